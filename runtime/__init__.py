@@ -1,0 +1,1 @@
+"""What runs distributed programs: parameter servers, their clients, communicators, launchers."""

@@ -1,0 +1,22 @@
+"""Minibatches from a reader of samples."""
+
+__all__ = ["batch"]
+
+
+def batch(reader, batch_size, drop_last=False):
+    """Makes a reader of lists of ``batch_size`` samples; the last list is shorter unless ``drop_last``."""
+    batch_size = int(batch_size)
+    if batch_size <= 0:
+        raise ValueError(f"batch_size should be a positive integer, but it is {batch_size}")
+
+    def batch_reader():
+        samples = []
+        for sample in reader():
+            samples.append(sample)
+            if len(samples) == batch_size:
+                yield samples
+                samples = []
+        if samples and not drop_last:
+            yield samples
+
+    return batch_reader

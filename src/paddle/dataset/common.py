@@ -1,0 +1,121 @@
+"""Where dataset files are kept, how they get there, and how a dataset is cut into files for several trainers."""
+
+import glob
+import hashlib
+import os
+import pickle
+import tempfile
+import urllib.error
+import urllib.request
+
+from refluid import synthetic
+
+__all__ = ["DATA_HOME", "cluster_files_reader", "download", "md5file", "split"]
+
+# Fluid's own place, so that files it downloaded are found; REFLUID_DATA_HOME names another.
+DATA_HOME = os.environ.get("REFLUID_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "paddle", "dataset")
+
+_ATTEMPTS = 3
+_TIMEOUT_SECONDS = 60
+_CHUNK = 1 << 20
+
+
+def must_mkdirs(path):
+    """Makes a directory unless it exists."""
+    os.makedirs(path, exist_ok=True)
+
+
+def md5file(fname):
+    """The MD5 of a file, in hexadecimal."""
+    with open(fname, "rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
+
+
+def download(url, module_name, md5sum, save_name=None):
+    """The path of a dataset file, downloaded unless a file with the right MD5 is there already.
+
+    Args:
+      module_name: the folder below DATA_HOME.
+      md5sum: what the file must have; None accepts any file.
+      save_name: the file's name there; by default the last part of the URL.
+    """
+    folder = os.path.join(DATA_HOME, module_name)
+    must_mkdirs(folder)
+    path = os.path.join(folder, save_name or url.split("/")[-1].strip('"'))
+    problem = "not tried"
+    for _ in range(_ATTEMPTS):
+        if os.path.exists(path) and md5sum in (None, md5file(path)):
+            return path
+        try:
+            problem = _fetch(url, path, md5sum)
+        except (OSError, urllib.error.URLError) as error:
+            problem = str(error)
+    if problem is None:
+        return path
+    raise RuntimeError(
+        f"could not download {url} in {_ATTEMPTS} attempts: {problem}\n"
+        f"  expected file  {path}\n"
+        f"  expected md5   {md5sum}\n"
+        f"  hint           put the file there by hand, or set {synthetic.SWITCH}=1 to run on small made-up data of the "
+        f"same format"
+    )
+
+
+def _fetch(url, path, md5sum):
+    """Downloads into a file beside ``path`` and renames it; returns what is wrong with it, or None."""
+    digest = hashlib.md5()
+    handle, partial = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
+            while chunk := response.read(_CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+        if md5sum is not None and digest.hexdigest() != md5sum:
+            return f"what arrived has md5 {digest.hexdigest()}"
+        os.replace(partial, path)
+        return None
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+
+
+def split(reader, line_count, suffix="%05d.pickle", dumper=pickle.dump):
+    """Writes the samples of a reader to numbered files of ``line_count`` samples each.
+
+    Args:
+      suffix: the file name, with a place for the number.
+      dumper: called as ``dumper(samples, file)``.
+    """
+    if not callable(dumper):
+        raise TypeError("dumper should be callable.")
+    lines, number = [], 0
+    for sample in reader():
+        lines.append(sample)
+        if len(lines) == line_count:
+            _dump(lines, suffix % number, dumper)
+            lines, number = [], number + 1
+    if lines:
+        _dump(lines, suffix % number, dumper)
+
+
+def _dump(lines, path, dumper):
+    with open(path, "wb") as file:
+        dumper(lines, file)
+
+
+def cluster_files_reader(files_pattern, trainer_count, trainer_id, loader=pickle.load):
+    """Makes a reader of this trainer's share of the files that `split` wrote.
+
+    Args:
+      files_pattern: which files, as in ``glob``; in sorted order, every ``trainer_count``-th is this trainer's.
+      loader: called as ``loader(file)``; returns a list of samples.
+    """
+    if not callable(loader):
+        raise TypeError("loader should be callable.")
+
+    def reader():
+        for path in sorted(glob.glob(files_pattern))[trainer_id::trainer_count]:
+            with open(path, "rb") as file:
+                yield from loader(file)
+
+    return reader

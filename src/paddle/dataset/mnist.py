@@ -1,0 +1,92 @@
+"""MNIST: handwritten digits. A sample is 784 float32 pixels in [-1, 1] and the digit."""
+
+import gzip
+import io
+import struct
+
+import numpy as np
+
+from paddle.dataset import common
+from refluid import synthetic
+
+__all__ = ["test", "train"]
+
+URL_PREFIX = "https://dataset.bj.bcebos.com/mnist/"
+TEST_IMAGE_URL = URL_PREFIX + "t10k-images-idx3-ubyte.gz"
+TEST_IMAGE_MD5 = "9fb629c4189551a2d022fa330f9573f3"
+TEST_LABEL_URL = URL_PREFIX + "t10k-labels-idx1-ubyte.gz"
+TEST_LABEL_MD5 = "ec29112dd5afa0611ce80d1b7f02629c"
+TRAIN_IMAGE_URL = URL_PREFIX + "train-images-idx3-ubyte.gz"
+TRAIN_IMAGE_MD5 = "f68b3c2dcbeaaa9fbdd348bbdeb94873"
+TRAIN_LABEL_URL = URL_PREFIX + "train-labels-idx1-ubyte.gz"
+TRAIN_LABEL_MD5 = "d53e105ee54ea40749a09fcbcd1e9432"
+
+_IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049
+
+
+def train():
+    """Makes a reader of the training digits."""
+    if synthetic.wanted():
+        return _reader(*synthetic.digits(6000, seed=0))
+    images = common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5)
+    return reader_creator(images, common.download(TRAIN_LABEL_URL, "mnist", TRAIN_LABEL_MD5), 100)
+
+
+def test():
+    """Makes a reader of the test digits."""
+    if synthetic.wanted():
+        return _reader(*synthetic.digits(1000, seed=1))
+    images = common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5)
+    return reader_creator(images, common.download(TEST_LABEL_URL, "mnist", TEST_LABEL_MD5), 100)
+
+
+def fetch():
+    """Downloads all four files."""
+    common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5)
+    common.download(TRAIN_LABEL_URL, "mnist", TRAIN_LABEL_MD5)
+    common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5)
+    common.download(TEST_LABEL_URL, "mnist", TEST_LABEL_MD5)
+
+
+def reader_creator(image_filename, label_filename, buffer_size):
+    """Makes a reader of a pair of gzipped idx files, decoded ``buffer_size`` pictures at a time."""
+    return _reader(image_filename, label_filename, buffer_size)
+
+
+def _reader(images, labels, buffer_size=100):
+    def reader():
+        with _open(images) as image_file, _open(labels) as label_file:
+            count, height, width = _header(image_file, ">4i", _IMAGES_MAGIC, "pictures", images)
+            (label_count,) = _header(label_file, ">2i", _LABELS_MAGIC, "labels", labels)
+            if count != label_count:
+                raise ValueError(f"{_name(images)} has {count} pictures, but {_name(labels)} has {label_count} labels")
+            size = height * width
+            for start in range(0, count, buffer_size):
+                step = min(buffer_size, count - start)
+                pixels = np.frombuffer(_exactly(image_file, step * size, images), np.uint8)
+                pictures = pixels.reshape(step, size).astype(np.float32) / 255.0 * 2.0 - 1.0
+                yield from zip(pictures, _exactly(label_file, step, labels), strict=True)
+
+    return reader
+
+
+def _open(source):
+    return io.BytesIO(source) if isinstance(source, bytes) else gzip.open(source, "rb")
+
+
+def _header(file, layout, magic, what, source):
+    found, *sizes = struct.unpack(layout, _exactly(file, struct.calcsize(layout), source))
+    if found != magic:
+        raise ValueError(f"{_name(source)} is not an idx file of {what}: it starts with {found}, not {magic}")
+    return sizes
+
+
+def _exactly(file, size, source):
+    data = file.read(size)
+    if len(data) != size:
+        raise ValueError(f"{_name(source)} is cut off: {size} more bytes were expected, {len(data)} are there")
+    return data
+
+
+def _name(source):
+    return "the synthetic data" if isinstance(source, bytes) else source

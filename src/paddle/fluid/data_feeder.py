@@ -1,0 +1,138 @@
+"""From samples as readers give them to what Executor.run is fed; checks of types and dtypes."""
+
+import itertools
+import os
+
+import numpy as np
+
+from refluid.batching import Slot
+from refluid.ir.variable import Variable
+from refluid.ir.vartype import VarType, as_numpy
+from refluid.places import CUDAPlace, cuda_device_count
+
+__all__ = ["DataFeeder"]
+
+_DTYPES = ("bool", "float16", "uint16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+
+
+class DataFeeder:
+    """Converts batches of samples to feeds.
+
+    Args:
+      feed_list: the variables to feed, or their names, in the order of a sample's fields.
+      place: where training runs; with a GPU, feed_parallel counts GPUs.
+      program: where names are looked up; by default the default main program.
+    """
+
+    def __init__(self, feed_list, place, program=None):
+        if program is None:
+            from refluid.ir.program import default_main_program
+
+            program = default_main_program()
+        self.place = place
+        self._slots = [_slot(variable, program) for variable in feed_list]
+        self.feed_names = [slot.name for slot in self._slots]
+        self.feed_shapes = [slot.shape for slot in self._slots]
+        self.feed_dtypes = [slot.dtype.name for slot in self._slots]
+        self.feed_lod_level = [slot.lod_level for slot in self._slots]
+
+    def feed(self, iterable):
+        """The feed of one batch: variable name -> tensor.
+
+        Args:
+          iterable: samples, each with one field for each variable.
+        """
+        samples = list(iterable)
+        for count in set(map(len, samples)) - {len(self._slots)}:
+            names = ", ".join(self.feed_names)
+            raise ValueError(f"a sample has {count} fields, but {len(self._slots)} variables are fed: {names}")
+        columns = zip(*samples, strict=True) if samples else itertools.repeat(())
+        return {slot.name: slot.tensor(column) for slot, column in zip(self._slots, columns, strict=False)}
+
+    def feed_parallel(self, iterable, num_places=None):
+        """The feeds of several batches, one for each device.
+
+        Args:
+          iterable: as many batches as there are devices.
+          num_places: the number of devices; by default all GPUs, or as CPU_NUM says.
+        """
+        batches, count = list(iterable), self._number_of_places(num_places)
+        if len(batches) != count:
+            raise ValueError(f"feed_parallel takes one batch for each device: {len(batches)} batches, {count} devices")
+        for batch in batches:
+            yield self.feed(batch)
+
+    def decorate_reader(self, reader, multi_devices, num_places=None, drop_last=True):
+        """Makes a reader of feeds; with ``multi_devices`` of lists of feeds, one for each device.
+
+        Args:
+          drop_last: leave out batches at the end that do not reach all devices; without it they are an error.
+        """
+
+        def single():
+            return map(self.feed, reader())
+
+        def parallel():
+            count, batches = self._number_of_places(num_places), iter(reader())
+            while group := list(itertools.islice(batches, count)):
+                if len(group) == count:
+                    yield list(self.feed_parallel(group, count))
+                elif not drop_last:
+                    raise ValueError(
+                        f"{len(group)} batches are left for {count} devices; only drop_last=True can handle that"
+                    )
+
+        return parallel if multi_devices else single
+
+    def _number_of_places(self, num_places):
+        if num_places is not None:
+            return int(num_places)
+        if isinstance(self.place, CUDAPlace):
+            return cuda_device_count()
+        return int(os.environ.get("CPU_NUM", "1"))
+
+
+def _slot(variable, program):
+    if isinstance(variable, str):
+        variable = program.block(0).var(variable)
+    if not isinstance(variable, Variable):
+        raise TypeError(f"feed_list holds variables or their names, not {type(variable).__name__}")
+    return Slot(variable.name, variable.shape, as_numpy(variable.dtype), variable.lod_level)
+
+
+def convert_dtype(dtype):
+    """The name of a dtype given as a Fluid dtype, a NumPy dtype or type, or a name."""
+    if isinstance(dtype, VarType) and dtype in (*range(7), VarType.UINT8, VarType.INT8, VarType.BF16):
+        return as_numpy(dtype).name
+    if isinstance(dtype, type) and issubclass(dtype, np.generic):
+        dtype = np.dtype(dtype).name
+    if isinstance(dtype, np.dtype):
+        dtype = dtype.name
+    if isinstance(dtype, str) and dtype in _DTYPES:
+        return dtype
+    raise ValueError(f"{dtype!r} is not a dtype of Fluid; they are {', '.join(_DTYPES)}")
+
+
+def check_variable_and_dtype(input, input_name, expected_dtype, op_name, extra_message=""):
+    """Raises TypeError unless ``input`` is a variable whose dtype is one of ``expected_dtype``."""
+    check_type(input, input_name, Variable, op_name, extra_message)
+    check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)
+
+
+def check_type(input, input_name, expected_type, op_name, extra_message=""):
+    """Raises TypeError unless ``input`` is of a type that is expected."""
+    if not isinstance(input, expected_type):
+        types = expected_type if isinstance(expected_type, tuple) else (expected_type,)
+        _refuse(op_name, input_name, [expected.__name__ for expected in types], type(input).__name__, extra_message)
+
+
+def check_dtype(input_dtype, input_name, expected_dtype, op_name, extra_message=""):
+    """Raises TypeError unless the dtype is one of those expected."""
+    dtype = convert_dtype(input_dtype)
+    expected = [expected_dtype] if isinstance(expected_dtype, str) else list(expected_dtype)
+    if dtype not in expected:
+        _refuse(op_name, input_name, expected, dtype, extra_message)
+
+
+def _refuse(op_name, input_name, expected, found, extra_message):
+    raise TypeError(f"{op_name}: {input_name} must be {' or '.join(expected)}, not {found}. {extra_message}".rstrip())

@@ -1,0 +1,220 @@
+"""Readers made of other readers. Threads are in refluid.background, processes in refluid.reader_processes."""
+
+import codecs
+import itertools
+import random
+import subprocess
+import zlib
+
+from refluid import background, reader_processes
+
+__all__ = [
+    "ComposeNotAligned",
+    "Fake",
+    "PipeReader",
+    "buffered",
+    "cache",
+    "chain",
+    "compose",
+    "firstn",
+    "map_readers",
+    "multiprocess_reader",
+    "shuffle",
+    "xmap_readers",
+]
+
+
+class ComposeNotAligned(ValueError):
+    """The readers given to compose do not have the same number of samples."""
+
+
+def cache(reader):
+    """Reads everything into memory now; the new reader gives it any number of times."""
+    samples = tuple(reader())
+
+    def cached():
+        yield from samples
+
+    return cached
+
+
+def map_readers(func, *readers):
+    """Makes a reader of ``func(sample_of_first, sample_of_second, ...)``."""
+
+    def mapped():
+        return map(func, *(reader() for reader in readers))
+
+    return mapped
+
+
+def shuffle(reader, buf_size):
+    """Shuffles within a window of ``buf_size`` samples, with Python's ``random``."""
+
+    def shuffled():
+        samples = iter(reader())
+        while window := list(itertools.islice(samples, buf_size)):
+            random.shuffle(window)
+            yield from window
+
+    return shuffled
+
+
+def chain(*readers):
+    """Puts readers one after another."""
+
+    def chained():
+        return itertools.chain.from_iterable(reader() for reader in readers)
+
+    return chained
+
+
+def compose(*readers, **kwargs):
+    """Makes one flat tuple of the samples of several readers.
+
+    Args:
+      check_alignment: raise ComposeNotAligned when one reader ends before the others (the default); otherwise stop
+        quietly at the end of the shortest.
+    """
+    check_alignment = kwargs.pop("check_alignment", True)
+    if kwargs:
+        raise TypeError(f"compose does not know the argument {next(iter(kwargs))!r}; it has check_alignment")
+
+    def composed():
+        parts = [reader() for reader in readers]
+        rows = itertools.zip_longest(*parts, fillvalue=_ENDED) if check_alignment else zip(*parts, strict=False)
+        for row in rows:
+            short = [number for number, sample in enumerate(row, 1) if sample is _ENDED]
+            if short:
+                raise ComposeNotAligned(f"reader {short[0]} of {len(readers)} ended before the others")
+            yield tuple(itertools.chain.from_iterable(map(_as_tuple, row)))
+
+    return composed
+
+
+_ENDED = object()
+
+
+def _as_tuple(sample):
+    return sample if isinstance(sample, tuple) else (sample,)
+
+
+def buffered(reader, size):
+    """Reads up to ``size`` samples ahead in a thread."""
+
+    def data_reader():
+        return background.read_ahead(reader, size)
+
+    return data_reader
+
+
+def firstn(reader, n):
+    """Stops after ``n`` samples."""
+
+    def firstn_reader():
+        return itertools.islice(reader(), n)
+
+    return firstn_reader
+
+
+def xmap_readers(mapper, reader, process_num, buffer_size, order=False):
+    """Maps samples in ``process_num`` threads, ``buffer_size`` samples ahead; ``order`` keeps their order."""
+
+    def xreader():
+        return background.map_in_threads(mapper, reader, process_num, buffer_size, ordered=order)
+
+    return xreader
+
+
+def multiprocess_reader(readers, use_pipe=True, queue_size=1000):
+    """Runs each reader in a process of its own and mixes their samples as they come.
+
+    Args:
+      use_pipe: a pipe for each process; otherwise one queue of ``queue_size`` samples for all.
+    """
+    if not isinstance(readers, list) or not readers:
+        raise ValueError(f"multiprocess_reader needs a list of at least one reader, not {readers!r}")
+
+    def mixed():
+        return reader_processes.mix(readers, None if use_pipe else queue_size)
+
+    return mixed
+
+
+class PipeReader:
+    """Reads what a command prints, for data that comes from outside: ``hadoop fs -cat``, ``curl``, ``cat``.
+
+    Args:
+      command: the command line, as a string.
+      bufsize: how many bytes to read at a time.
+      file_type: "plain", or "gzip" for output that has to be decompressed.
+    """
+
+    def __init__(self, command, bufsize=8192, file_type="plain"):
+        if not isinstance(command, str):
+            raise TypeError(f"PipeReader needs the command as a string, not {type(command).__name__}")
+        if file_type not in ("plain", "gzip"):
+            raise TypeError(f"PipeReader reads file types 'plain' and 'gzip', not {file_type!r}")
+        self.command, self.bufsize, self.file_type = command, bufsize, file_type
+
+    def get_line(self, cut_lines=True, line_break="\n"):
+        """Yields the lines of the output, or with ``cut_lines=False`` its pieces as they arrive."""
+        text = self._text()
+        if not cut_lines:
+            yield from text
+            return
+        rest = ""
+        for piece in text:
+            *lines, rest = (rest + piece).split(line_break)
+            yield from lines
+        if rest:
+            yield rest
+
+    def _text(self):
+        pieces = _decompressed(self._output()) if self.file_type == "gzip" else self._output()
+        return codecs.iterdecode(pieces, "utf-8")
+
+    def _output(self):
+        process = subprocess.Popen(self.command.split(), stdout=subprocess.PIPE)
+        try:
+            while piece := process.stdout.read1(self.bufsize):
+                yield piece
+        except GeneratorExit:
+            process.kill()
+            raise
+        finally:
+            process.stdout.close()
+            status = process.wait()
+        if status:
+            raise OSError(f"PipeReader: the command `{self.command}` ended with status {status}")
+
+
+def _decompressed(pieces):
+    """The content of gzip data; several files put one after another are read through."""
+    member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    for piece in pieces:
+        while piece:
+            yield member.decompress(piece)
+            piece = member.unused_data
+            if member.eof:
+                member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+
+class Fake:
+    """Repeats the first sample of a reader, to measure training without the cost of reading."""
+
+    def __init__(self):
+        self.data = None
+        self.yield_num = 0
+
+    def __call__(self, reader, length):
+        """Makes a reader that gives the first sample ``length`` times."""
+
+        def fake_reader():
+            if self.data is None:
+                self.data = next(iter(reader()))
+            while self.yield_num < length:
+                yield self.data
+                self.yield_num += 1
+            self.yield_num = 0
+
+        return fake_reader

@@ -1,0 +1,52 @@
+"""The older spelling of `paddle`: ``import paddle.v2 as paddle``, ``import paddle.v2.fluid as fluid``.
+
+Every ``paddle.v2.X`` is the module ``paddle.X`` itself, never a second copy of it.
+"""
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+
+import paddle
+
+_PREFIX = __name__ + "."
+
+
+class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports ``paddle.v2.X`` by importing ``paddle.X``."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        if not fullname.startswith(_PREFIX):
+            return None
+        real = "paddle." + fullname.removeprefix(_PREFIX)
+        if importlib.util.find_spec(real) is None:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, origin=real)
+
+    def create_module(self, spec):
+        module = importlib.import_module(spec.origin)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        # The import system has just put the alias's spec on the module: give it its own back.
+        module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.insert(0, _Alias())
+
+
+def __getattr__(name):
+    try:
+        return getattr(paddle, name)
+    except AttributeError:
+        pass
+    try:
+        return importlib.import_module(_PREFIX + name)
+    except ModuleNotFoundError:
+        raise AttributeError(f"module 'paddle.v2' has no attribute {name!r}") from None
+
+
+def __dir__():
+    return dir(paddle)

@@ -1,0 +1,99 @@
+"""Every exception refluid raises on purpose. Each derives from what Fluid users already catch, and keeps its
+fields, so that it can be inspected, pickled and matched in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class EnforceNotMet(RuntimeError):
+    """Fluid's name for a failed check while a program runs."""
+
+
+class EOFException(Exception):
+    """A reader inside the program has no more data."""
+
+
+class UnknownOpError(NotImplementedError, ValueError):
+    """A program names an op type that refluid does not have."""
+
+    def __init__(self, type: str, nearest: str | None = None, written_at: str | None = None):
+        self.type, self.nearest, self.written_at = type, nearest, written_at
+        lines = [f"{type}: refluid has no op of this type"]
+        if written_at:
+            lines.append(f"  written at  {written_at}")
+        if nearest:
+            lines.append(f"  hint        the nearest op it has is {nearest}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self):
+        return type(self), (self.type, self.nearest, self.written_at)
+
+
+class OpError(ValueError, EnforceNotMet):
+    """An op cannot take these inputs or attributes. Raised while a program is built or compiled."""
+
+    def __init__(
+        self,
+        op_type: str,
+        problem: str,
+        arguments: Sequence[str] = (),
+        attrs: Sequence[str] = (),
+        written_at: str | None = None,
+        hint: str | None = None,
+    ):
+        self.op_type, self.problem = op_type, problem
+        self.arguments, self.attrs = list(arguments), list(attrs)
+        self.written_at, self.hint = written_at, hint
+        lines = [f"{op_type}: {problem}"]
+        lines += [f"  {line}" for line in (*self.arguments, *self.attrs)]
+        if written_at:
+            lines.append(f"  written at  {written_at}")
+        if hint:
+            lines.append(f"  hint        {hint}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self):
+        return type(self), (self.op_type, self.problem, self.arguments, self.attrs, self.written_at, self.hint)
+
+
+class OutOfRangeError(OpError, IndexError):
+    """An id or label is outside the table or the classes it indexes."""
+
+
+class FeedError(ValueError):
+    """A fed value does not fit its variable, or a variable that must be fed is not."""
+
+    def __init__(self, variable: str, problem: str, hint: str | None = None):
+        self.variable, self.problem, self.hint = variable, problem, hint
+        super().__init__(f"feed {variable}: {problem}" + (f"\n  hint        {hint}" if hint else ""))
+
+    def __reduce__(self):
+        return type(self), (self.variable, self.problem, self.hint)
+
+
+class FetchError(ValueError):
+    """A fetch names a variable that the program does not have or does not compute."""
+
+    def __init__(self, variable: str, problem: str, hint: str | None = None):
+        self.variable, self.problem, self.hint = variable, problem, hint
+        super().__init__(f"fetch {variable}: {problem}" + (f"\n  hint        {hint}" if hint else ""))
+
+    def __reduce__(self):
+        return type(self), (self.variable, self.problem, self.hint)
+
+
+class UninitializedError(EnforceNotMet):
+    """A program reads a variable that has no value in the scope."""
+
+    def __init__(self, variable: str, reader: str, hint: str | None = None):
+        self.variable, self.reader, self.hint = variable, reader, hint
+        text = f"variable {variable} has no value, but {reader} reads it"
+        super().__init__(text + (f"\n  hint        {hint}" if hint else ""))
+
+    def __reduce__(self):
+        return type(self), (self.variable, self.reader, self.hint)
+
+
+class RecompileWarning(UserWarning):
+    """A program was compiled again; the message names what changed."""

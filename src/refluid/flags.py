@@ -1,0 +1,73 @@
+"""Fluid's FLAGS_*: global switches, from the environment or set by the script.
+
+Flags that steer kernels and allocators of real Fluid are accepted and kept; XLA has no use for them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+# name -> default. Flags that mean something to refluid say where.
+_DEFAULTS: dict[str, Any] = {
+    "FLAGS_allocator_strategy": "naive_best_fit",
+    "FLAGS_benchmark": False,
+    "FLAGS_check_nan_inf": False,  # executor: fetched and written values are checked after every step
+    "FLAGS_communicator_independent_recv_thread": True,
+    "FLAGS_communicator_max_merge_var_num": 20,
+    "FLAGS_communicator_merge_sparse_grad": True,
+    "FLAGS_communicator_min_send_grad_num_before_recv": 20,
+    "FLAGS_communicator_send_queue_size": 20,
+    "FLAGS_communicator_send_wait_times": 5,
+    "FLAGS_communicator_thread_pool_size": 5,
+    "FLAGS_cpu_deterministic": False,
+    "FLAGS_cudnn_batchnorm_spatial_persistent": False,
+    "FLAGS_cudnn_deterministic": False,
+    "FLAGS_cudnn_exhaustive_search": False,
+    "FLAGS_eager_delete_tensor_gb": 0.0,
+    "FLAGS_enable_parallel_graph": False,
+    "FLAGS_fast_eager_deletion_mode": True,
+    "FLAGS_fraction_of_cpu_memory_to_use": 1.0,
+    "FLAGS_fraction_of_gpu_memory_to_use": 0.92,
+    "FLAGS_init_allocated_mem": False,
+    "FLAGS_initial_cpu_memory_in_mb": 500,
+    "FLAGS_inner_op_parallelism": 0,
+    "FLAGS_max_inplace_grad_add": 0,
+    "FLAGS_memory_fraction_of_eager_deletion": 1.0,
+    "FLAGS_paddle_num_threads": 1,
+    "FLAGS_rpc_deadline": 180000,
+    "FLAGS_rpc_retry_times": 3,
+    "FLAGS_selected_gpus": "",
+    "FLAGS_sync_nccl_allreduce": True,
+    "FLAGS_use_mkldnn": False,
+    "FLAGS_use_ngraph": False,
+    "FLAGS_use_pinned_memory": True,
+}
+_set: dict[str, Any] = {}
+
+
+def read_flag(name: str) -> Any:
+    """A flag's value: what the script set, else the environment, else the default."""
+    default = _default(name)
+    if name in _set:
+        return _set[name]
+    text = os.environ.get(name)
+    return default if text is None else _parse(text, default)
+
+
+def write_flag(name: str, value: Any) -> None:
+    """Sets a flag for this process."""
+    default = _default(name)
+    _set[name] = _parse(value, default) if isinstance(value, str) else type(default)(value)
+
+
+def _default(name: str) -> Any:
+    if name not in _DEFAULTS:
+        raise ValueError(f"refluid knows no flag {name}")
+    return _DEFAULTS[name]
+
+
+def _parse(text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        return text.lower() in ("1", "true", "yes", "on")
+    return type(default)(text)

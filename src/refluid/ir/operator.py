@@ -1,0 +1,301 @@
+"""Operators: an op type, variable names by slot, attributes, and the line that asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refluid.errors import OpError, UnknownOpError
+from refluid.ir.roles import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR
+from refluid.ir.source import SourceLine
+from refluid.ir.variable import Variable, name_of
+from refluid.ir.vartype import VarType, as_dtype, as_numpy
+from refluid.ops import registry
+from refluid.ops.infer import Described, ShapeDtype, infer_outputs
+
+if TYPE_CHECKING:
+    from refluid.ir.block import Block
+    from refluid.ir.desc import OpView
+
+# Ops that move values between the program and its caller; they have no rule.
+BOUNDARY = frozenset({"feed", "fetch"})
+
+
+class Operator:
+    """One operation of a block."""
+
+    def __init__(
+        self,
+        block: Block,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        written_at: SourceLine | None = None,
+    ):
+        self.block = block
+        self.type = type
+        self.inputs = _names_by_slot(inputs)
+        self.outputs = _names_by_slot(outputs)
+        self.attrs = {name: _plain(value) for name, value in (attrs or {}).items() if value is not None}
+        self.written_at = written_at
+        self.originals: dict[str, str] = {}  # on recomputed copies: their variables' originals
+
+    @property
+    def program(self):
+        return self.block.program
+
+    @property
+    def definition(self) -> registry.OpDef:
+        """The registered op this operator is of."""
+        try:
+            return registry.lookup(self.type)
+        except UnknownOpError as error:
+            raise UnknownOpError(self.type, error.nearest, str(self.written_at)) from None
+
+    @property
+    def desc(self) -> OpView:
+        from refluid.ir.desc import OpView
+
+        return OpView(self)
+
+    @property
+    def idx(self) -> int:
+        return next(i for i, op in enumerate(self.block.ops) if op is self)
+
+    # Names
+
+    def input(self, name: str) -> list[str]:
+        """The variable names in an input slot."""
+        return list(self.inputs.get(name, ()))
+
+    def output(self, name: str) -> list[str]:
+        """The variable names in an output slot."""
+        return list(self.outputs.get(name, ()))
+
+    @property
+    def input_names(self) -> list[str]:
+        return list(self.inputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        return list(self.outputs)
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        return [name for names in self.inputs.values() for name in names]
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        return [name for names in self.outputs.values() for name in names]
+
+    def rename_input(self, old_name: str, new_name: str) -> None:
+        """Reads ``new_name`` wherever this operator read ``old_name``."""
+        self.inputs = _renamed(self.inputs, old_name, new_name)
+        self.program.changed()
+
+    def rename_output(self, old_name: str, new_name: str) -> None:
+        """Writes ``new_name`` wherever this operator wrote ``old_name``."""
+        self.outputs = _renamed(self.outputs, old_name, new_name)
+        self.program.changed()
+
+    _rename_input, _rename_output = rename_input, rename_output
+
+    # Attributes
+
+    def attr(self, name: str) -> Any:
+        """An attribute's value, or its default where the operator does not set it."""
+        if name in self.attrs:
+            return self.attrs[name]
+        defaults = registry.lookup(self.type).attrs if registry.is_known(self.type) else {}
+        if name in defaults:
+            return _plain(defaults[name])
+        raise ValueError(f"{self.type} has no attribute {name}")
+
+    def has_attr(self, name: str) -> bool:
+        return name in self.attr_names
+
+    @property
+    def attr_names(self) -> list[str]:
+        defaults = registry.lookup(self.type).attrs if registry.is_known(self.type) else {}
+        return sorted({*self.attrs, *defaults})
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Every attribute with its value, defaults included."""
+        return {name: self.attr(name) for name in self.attr_names}
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Changes or adds an attribute."""
+        self.attrs[name] = _plain(value)
+        self.program.changed()
+
+    _set_attr = set_attr
+
+    def _update_desc_attr(self, name: str, value: Any) -> None:
+        self.set_attr(name, value)
+
+    def _remove_attr(self, name: str) -> None:
+        self.attrs.pop(name, None)
+        self.program.changed()
+
+    @property
+    def role(self) -> int:
+        return int(self.attrs.get(OP_ROLE, 0))
+
+    @property
+    def role_var(self) -> list[str]:
+        return list(self.attrs.get(OP_ROLE_VAR, ()))
+
+    def sub_blocks(self) -> list[Block]:
+        """The blocks this operator runs (loop bodies, branches)."""
+        from refluid.ir.block import Block
+
+        values = [v for value in self.attrs.values() for v in (value if isinstance(value, list) else [value])]
+        return [value for value in values if isinstance(value, Block)]
+
+    # Shapes
+
+    def infer(self) -> None:
+        """Writes shape, dtype, type and LoD level of the outputs into their variables."""
+        if self.type in BOUNDARY:
+            return
+        definition = self.definition
+        if definition.forward is not None or self.type.endswith("_grad"):
+            self._infer_gradient(definition)
+            return
+        found = self._infer_outputs(definition)
+        if found is None:
+            return
+        lod_level = self._shared_lod_level(definition)
+        for slot, names in self.outputs.items():
+            for name, described in zip(names, found.get(slot, ()), strict=False):
+                variable = self.block.find_var_recursive(name)
+                if variable is not None:
+                    variable._shape = described.shape
+                    variable._dtype = as_dtype(described.dtype)
+                    if described.rows:
+                        variable._type = VarType.SELECTED_ROWS
+                    variable._lod_level = max(variable._lod_level, lod_level)
+
+    def _infer_outputs(self, definition: registry.OpDef) -> Described | None:
+        try:
+            missing = [s.name for s in definition.inputs if not s.optional and not self.inputs.get(s.name)]
+            if missing:
+                raise ValueError(f"input slot {', '.join(missing)} is not connected")
+            return infer_outputs(definition, self.described_inputs(), self.attrs)
+        except Exception as error:
+            raise self.error(str(error).strip().split("\n")[0]) from error
+
+    def described_inputs(self) -> Described:
+        """Shape and dtype of every input variable that has them, by slot."""
+        described: Described = {}
+        for slot, names in self.inputs.items():
+            variables = [self.block.find_var_recursive(name) for name in names]
+            if variables and all(v is not None for v in variables):
+                described[slot] = [_described(v) for v in variables]  # pyright: ignore
+        return described
+
+    def _infer_gradient(self, definition: registry.OpDef) -> None:
+        """A gradient looks like the variable it belongs to."""
+        sparse = definition.sparse_outputs(self.attrs) if definition.sparse_outputs else ()
+        for slot, names in self.outputs.items():
+            forward = self.inputs.get(slot.removesuffix("@GRAD"), ())
+            for name, original in zip(names, forward, strict=False):
+                variable, source = self.block.find_var_recursive(name), self.block.find_var_recursive(original)
+                if variable is not None and source is not None:
+                    variable._shape, variable._dtype = source.shape, source.dtype
+                    variable._lod_level = source.lod_level
+                    if slot in sparse:
+                        variable._type = VarType.SELECTED_ROWS
+
+    def _shared_lod_level(self, definition: registry.OpDef) -> int:
+        if definition.lod is None or not self.inputs:
+            return 0
+        first = next((n for s in definition.inputs for n in self.inputs.get(s.name, ())), None)
+        variable = self.block.find_var_recursive(first) if first else None
+        return variable.lod_level if variable is not None else 0
+
+    # Telling
+
+    def error(self, problem: str, hint: str | None = None, described: Mapping[str, str] | None = None) -> OpError:
+        """The error that says what is wrong with this operator, with its variables and the user's line.
+
+        ``described`` replaces what is known of variables, by name: their real shapes once data is there.
+        """
+        lines = [
+            f"{slot:<11} {name}  {(described or {}).get(name) or self._describe(name)}"
+            for slot, names in self.inputs.items()
+            for name in names
+        ]
+        hidden = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
+        attrs = [f"{n:<11} {v}" for n, v in self.attrs.items() if n not in hidden and _short(v)]
+        return OpError(self.type, problem, lines, attrs, str(self.written_at) if self.written_at else None, hint)
+
+    def _describe(self, name: str) -> str:
+        variable = self.block.find_var_recursive(name)
+        if variable is None:
+            return "(not in the program)"
+        return f"{as_numpy(variable.dtype) if variable.dtype <= 22 else variable.dtype}{list(variable.shape)}"
+
+    def to_string(self, throw_on_error: bool = True) -> str:
+        from refluid.ir.text import operator_text
+
+        return operator_text(self)
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    __repr__ = __str__
+
+    def copy_to(self, block: Block) -> Operator:
+        """The same operator in another block; sub-blocks still point into the old program."""
+        copy = object.__new__(Operator)
+        copy.block, copy.type, copy.written_at = block, self.type, self.written_at
+        copy.inputs = {slot: list(names) for slot, names in self.inputs.items()}
+        copy.outputs = {slot: list(names) for slot, names in self.outputs.items()}
+        copy.attrs = dict(self.attrs)
+        copy.originals = self.originals
+        return copy
+
+
+def _names_by_slot(arguments: Mapping[str, Any] | None) -> dict[str, list[str]]:
+    by_slot = {}
+    for slot, value in (arguments or {}).items():
+        if value is None:
+            continue
+        values: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
+        names = [_checked_name(slot, item) for item in values]
+        if names:
+            by_slot[slot] = names
+    return by_slot
+
+
+def _checked_name(slot: str, value: Any) -> str:
+    if not isinstance(value, str | bytes | Variable):
+        raise TypeError(f"slot {slot} takes variables or names, not {type(value).__name__}: {value!r}")
+    return name_of(value)
+
+
+def _renamed(by_slot: dict[str, list[str]], old: str, new: str) -> dict[str, list[str]]:
+    return {slot: [new if name == old else name for name in names] for slot, names in by_slot.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Attributes are plain Python values, so that they can be compared, printed and saved."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _short(value: Any) -> bool:
+    return not isinstance(value, list) or len(value) <= 16
+
+
+def _described(variable: Variable) -> ShapeDtype:
+    return ShapeDtype(variable.shape, as_numpy(variable.dtype), variable.type == VarType.SELECTED_ROWS)

@@ -1,0 +1,222 @@
+"""Programs to and from Fluid's ProgramDesc messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from refluid.ir import framework_pb2 as pb
+from refluid.ir.block import Block
+from refluid.ir.operator import Operator
+from refluid.ir.program import Program
+from refluid.ir.variable import Variable
+from refluid.ir.vartype import VarType
+
+VERSION = 1008005  # what real Fluid 1.8.5 writes
+
+# AttrType -> the field of OpDesc.Attr that holds the value
+_FIELDS = {
+    pb.INT: "i",
+    pb.FLOAT: "f",
+    pb.STRING: "s",
+    pb.INTS: "ints",
+    pb.FLOATS: "floats",
+    pb.STRINGS: "strings",
+    pb.BOOLEAN: "b",
+    pb.BOOLEANS: "bools",
+    pb.BLOCK: "block_idx",
+    pb.LONG: "l",
+    pb.BLOCKS: "blocks_idx",
+    pb.LONGS: "longs",
+}
+_LISTS = frozenset({pb.INTS, pb.FLOATS, pb.STRINGS, pb.BOOLEANS, pb.BLOCKS, pb.LONGS})
+
+
+def program_to_bytes(program: Program) -> bytes:
+    """The program as a serialized ProgramDesc."""
+    return program_to_message(program).SerializeToString()
+
+
+def program_from_bytes(data: bytes) -> Program:
+    """The program of a serialized ProgramDesc."""
+    message = pb.ProgramDesc()
+    try:
+        message.ParseFromString(bytes(data))
+    except DecodeError as error:
+        raise ValueError(f"these {len(data)} bytes are not a Fluid program: {error}") from error
+    if not message.blocks:
+        raise ValueError("the program has no blocks")
+    return program_from_message(message)
+
+
+def program_to_message(program: Program) -> pb.ProgramDesc:
+    message = pb.ProgramDesc()
+    message.version.version = VERSION
+    for block in program.blocks:
+        out = message.blocks.add(idx=block.idx, parent_idx=block.parent_idx)
+        if block.forward_block_idx != -1:
+            out.forward_block_idx = block.forward_block_idx
+        for variable in block.vars.values():
+            _fill_variable(out.vars.add(), variable)
+        for op in block.ops:
+            _fill_operator(out.ops.add(), op)
+    return message
+
+
+def program_from_message(message: pb.ProgramDesc) -> Program:
+    program = Program()
+    program.blocks = [Block(program, block.idx, block.parent_idx) for block in message.blocks]
+    for source, block in zip(message.blocks, program.blocks, strict=True):
+        if block.idx != program.blocks.index(block) or not -1 <= block.parent_idx < max(block.idx, 1):
+            raise ValueError(f"block {block.idx} of the program is out of place (parent {block.parent_idx})")
+        block.forward_block_idx = source.forward_block_idx
+        for described in source.vars:
+            block.vars[described.name] = _variable(block, described)
+        for described in source.ops:
+            block.ops.append(_operator(block, described))
+    for block in program.blocks:
+        for op in block.ops:
+            for name in op.output_arg_names:
+                written = block.find_var_recursive(name)
+                if written is not None:
+                    written.op = op
+    return program
+
+
+def _fill_variable(out: pb.VarDesc, variable: Variable) -> None:
+    out.name = variable.name
+    out.type.type = int(variable.type)
+    out.persistable = variable.persistable
+    if variable.need_check_feed:
+        out.need_check_feed = True
+    if variable.type == VarType.SELECTED_ROWS:
+        _fill_tensor(out.type.selected_rows, variable)
+    elif variable.type == VarType.LOD_TENSOR:
+        _fill_tensor(out.type.lod_tensor.tensor, variable)
+        out.type.lod_tensor.lod_level = variable.lod_level
+    elif variable.type == VarType.LOD_TENSOR_ARRAY:
+        _fill_tensor(out.type.tensor_array.tensor, variable)
+        out.type.tensor_array.lod_level = variable.lod_level
+
+
+def _fill_tensor(out: pb.VarType.TensorDesc, variable: Variable) -> None:
+    out.data_type = int(variable.dtype)
+    out.dims.extend(variable.shape)
+
+
+def _variable(block: Block, described: pb.VarDesc) -> Variable:
+    type = VarType(described.type.type)
+    variable = Variable(block, type=type, name=described.name, persistable=described.persistable)
+    variable.need_check_feed = described.need_check_feed
+    holder = {
+        VarType.LOD_TENSOR: described.type.lod_tensor,
+        VarType.LOD_TENSOR_ARRAY: described.type.tensor_array,
+    }.get(type)
+    if holder is not None and holder.HasField("tensor"):
+        variable._shape, variable._dtype = tuple(holder.tensor.dims), VarType(holder.tensor.data_type)
+        variable._lod_level = holder.lod_level
+    elif type == VarType.SELECTED_ROWS and described.type.HasField("selected_rows"):
+        rows = described.type.selected_rows
+        variable._shape, variable._dtype = tuple(rows.dims), VarType(rows.data_type)
+    return variable
+
+
+def _fill_operator(out: pb.OpDesc, op: Operator) -> None:
+    out.type = op.type
+    for field, by_slot in ((out.inputs, op.inputs), (out.outputs, op.outputs)):
+        for slot, names in sorted(by_slot.items()):
+            field.add(parameter=slot, arguments=names)
+    for name, value in sorted(op.attrs.items()):
+        type = attr_type(op.type, name, value)
+        attr = out.attrs.add(name=name, type=type)
+        convert = _CONVERT.get(type, lambda v: v)
+        if type in _LISTS:
+            getattr(attr, _FIELDS[type]).extend(convert(item) for item in value)
+        else:
+            setattr(attr, _FIELDS[type], convert(value))
+
+
+_CONVERT: dict[int, Callable[[Any], Any]] = {
+    pb.INT: int,
+    pb.INTS: int,
+    pb.LONG: int,
+    pb.LONGS: int,
+    pb.FLOAT: float,
+    pb.FLOATS: float,
+    pb.BOOLEAN: bool,
+    pb.BOOLEANS: bool,
+    pb.STRING: lambda v: v.decode() if isinstance(v, bytes) else str(v),
+    pb.BLOCK: lambda block: block.idx,
+    pb.BLOCKS: lambda block: block.idx,
+}
+
+
+def _operator(block: Block, described: pb.OpDesc) -> Operator:
+    op = Operator(block, described.type)
+    op.inputs = {slot.parameter: list(slot.arguments) for slot in described.inputs if slot.arguments}
+    op.outputs = {slot.parameter: list(slot.arguments) for slot in described.outputs if slot.arguments}
+    for attr in described.attrs:
+        value = getattr(attr, _FIELDS[attr.type])
+        if attr.type == pb.BLOCK:
+            value = _block(block.program, value)
+        elif attr.type == pb.BLOCKS:
+            value = [_block(block.program, index) for index in value]
+        elif attr.type in _LISTS:
+            value = list(value)
+        op.attrs[attr.name] = value
+    return op
+
+
+def _block(program: Program, index: int) -> Block:
+    if not 0 <= index < len(program.blocks):
+        raise ValueError(f"an op refers to block {index}, the program has {len(program.blocks)}")
+    return program.blocks[index]
+
+
+def attr_type(op_type: str, name: str, value: Any) -> int:
+    """The AttrType of an attribute: Fluid's for ops it has, else by the value."""
+    known = _known_attr_types()
+    forward = op_type
+    while forward not in known and forward.endswith("_grad"):
+        forward = forward.removesuffix("_grad")
+    declared = known.get(forward, {}).get(name)
+    if declared is not None:
+        return pb.AttrType.Value(declared)
+    return _type_of(value)
+
+
+def _type_of(value: Any) -> int:
+    if isinstance(value, list):
+        if not value:
+            return pb.INTS
+        kinds = {_type_of(item) for item in value}
+        plural = {
+            pb.INT: pb.INTS,
+            pb.LONG: pb.LONGS,
+            pb.FLOAT: pb.FLOATS,
+            pb.STRING: pb.STRINGS,
+            pb.BOOLEAN: pb.BOOLEANS,
+            pb.BLOCK: pb.BLOCKS,
+        }
+        return plural[max(kinds, key=[pb.BOOLEAN, pb.INT, pb.LONG, pb.FLOAT, pb.STRING, pb.BLOCK].index)]
+    if isinstance(value, bool):
+        return pb.BOOLEAN
+    if isinstance(value, int):
+        return pb.INT if -(2**31) <= value < 2**31 else pb.LONG
+    if isinstance(value, float):
+        return pb.FLOAT
+    if isinstance(value, str | bytes):
+        return pb.STRING
+    if isinstance(value, Block):
+        return pb.BLOCK
+    raise TypeError(f"an attribute cannot hold {type(value).__name__}")
+
+
+@cache
+def _known_attr_types() -> dict[str, dict[str, str]]:
+    return json.loads((files("refluid.ir") / "attr_types.json").read_text())

@@ -1,0 +1,83 @@
+"""Taking ops out of programs: what targets do not need, what only training needs, readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from refluid.ir.operator import Operator
+from refluid.ir.program import Program
+from refluid.ir.roles import OpRole
+from refluid.ir.variable import Variable, name_of
+
+_READERS = frozenset({"read", "create_double_buffer_reader", "create_py_reader", "create_batch_reader"})
+
+
+def prune(program: Program, targets: Sequence[Any] | Any, feeds: Sequence[str] = ()) -> Program:
+    """A copy of ``program`` with only the ops of block 0 that ``targets`` need, given ``feeds``."""
+    targets = targets if isinstance(targets, list | tuple) else [targets]
+    copy = program._copy()
+    block = copy.global_block()
+    kept = _needed(block.ops, {_target_name(target) for target in targets}, frozenset(feeds))
+    block.ops = kept
+    used = set(feeds) | {_target_name(target) for target in targets}
+    for each in copy.blocks:
+        used |= {name for op in each.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    for each in copy.blocks:
+        each.vars = {name: v for name, v in each.vars.items() if name in used}
+    copy.changed()
+    return copy
+
+
+def _target_name(target: Any) -> str:
+    if isinstance(target, Operator):
+        return target.output_arg_names[0]
+    if not isinstance(target, str | Variable):
+        raise ValueError(f"a target is a variable, an operator or a name, not {type(target).__name__}")
+    return name_of(target)
+
+
+def _needed(ops: Sequence[Operator], wanted: set[str], feeds: frozenset[str]) -> list[Operator]:
+    wanted, kept = set(wanted) - feeds, []
+    for op in reversed(ops):
+        if wanted.intersection(op.output_arg_names):
+            kept.append(op)
+            wanted -= set(op.output_arg_names) - set(op.input_arg_names)
+            reads = {*op.input_arg_names, *(n for b in op.sub_blocks() for o in b.ops for n in o.input_arg_names)}
+            wanted |= reads - feeds
+    return kept[::-1]
+
+
+def drop_training_ops(program: Program) -> None:
+    """Removes backward, optimizer and learning-rate ops, and the variables only they use."""
+    block = program.global_block()
+    training = OpRole.Backward | OpRole.Optimize
+    dropped = [op for op in block.ops if op.role & training]
+    if not dropped:
+        return
+    block.ops = [op for op in block.ops if not op.role & training]
+    used = {name for b in program.blocks for op in b.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    gone = {name for op in dropped for name in (*op.input_arg_names, *op.output_arg_names)} - used
+    block.vars = {name: v for name, v in block.vars.items() if name not in gone}
+    program.changed()
+
+
+def set_test_mode(program: Program) -> None:
+    """Sets is_test on every op that knows the attribute."""
+    for block in program.blocks:
+        for op in block.ops:
+            if op.has_attr("is_test"):
+                op.attrs["is_test"] = True
+            if op.type == "batch_norm" and op.has_attr("trainable_statistics"):
+                op.attrs["trainable_statistics"] = False
+    program._is_test = True
+    program.changed()
+
+
+def drop_readers(program: Program) -> None:
+    """Removes the ops that read data inside the program, up to the last of them."""
+    block = program.global_block()
+    last = max((i for i, op in enumerate(block.ops) if op.type in _READERS), default=-1)
+    block.ops = block.ops[last + 1 :]
+    block.vars = {name: v for name, v in block.vars.items() if v.type.name != "READER"}
+    program.changed()

@@ -1,0 +1,54 @@
+"""Programs as text, for people: one line a variable, one line an operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refluid.ir.block import Block
+from refluid.ir.operator import Operator
+from refluid.ir.program import Program
+from refluid.ir.roles import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR
+from refluid.ir.variable import Parameter, Variable
+
+_HIDDEN = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
+
+
+def program_text(program: Program, with_details: bool = False) -> str:
+    """Every block, in order."""
+    return "\n".join(block_text(block, with_details) for block in program.blocks)
+
+
+def block_text(block: Block, with_details: bool = False) -> str:
+    """A block's variables and operators."""
+    head = f"{{ // block {block.idx}" + (f", inside block {block.parent_idx}" if block.parent_idx >= 0 else "")
+    lines = [f"    {variable_text(variable, with_details)}" for variable in block.vars.values()]
+    lines += [""] if lines and block.ops else []
+    lines += [f"    {operator_text(op, with_details)}" for op in block.ops]
+    return "\n".join([head, *lines, "}"])
+
+
+def variable_text(variable: Variable, with_details: bool = False) -> str:
+    """``param fc_0.w_0 : LOD_TENSOR.FP32[13, 1] persistable``"""
+    kind = "param" if isinstance(variable, Parameter) else "var"
+    words = [f"{kind} {variable.name} : {variable.type.name}.{variable.dtype.name}{list(variable.shape)}"]
+    if variable.lod_level:
+        words.append(f"lod {variable.lod_level}")
+    words += [word for word in ("persistable", "stop_gradient", "is_data") if getattr(variable, word)]
+    if with_details and isinstance(variable, Parameter):
+        words += [f"trainable={variable.trainable}", f"optimize_attr={variable.optimize_attr}"]
+        words += [f"regularizer={variable.regularizer}"] if variable.regularizer else []
+    return " ".join(words)
+
+
+def operator_text(op: Operator, with_details: bool = False) -> str:
+    """``{Out=[y]} = mul(inputs={X=[x], Y=[w]}, x_num_col_dims=1)``"""
+    attrs = [f", {n}={_value(v)}" for n, v in sorted(op.attrs.items()) if with_details or n not in _HIDDEN]
+    return f"{_slots(op.outputs)} = {op.type}(inputs={_slots(op.inputs)}{''.join(attrs)})"
+
+
+def _slots(by_slot: dict[str, list[str]]) -> str:
+    return "{" + ", ".join(f"{slot}=[{', '.join(names)}]" for slot, names in by_slot.items()) + "}"
+
+
+def _value(value: Any) -> str:
+    return f"block {value.idx}" if isinstance(value, Block) else repr(value)

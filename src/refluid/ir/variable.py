@@ -1,0 +1,168 @@
+"""Variables: named places in a block, described but not holding values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from refluid.ir import unique_name
+from refluid.ir.vartype import VarType, as_dtype
+
+if TYPE_CHECKING:
+    from refluid.ir.block import Block
+    from refluid.ir.desc import VarView
+
+_TENSORS = (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY)
+
+
+class Variable:
+    """A variable of a block. Layers return variables; operators read and write them by name."""
+
+    def __init__(
+        self,
+        block: Block,
+        type: VarType = VarType.LOD_TENSOR,
+        name: str | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        lod_level: int | None = None,
+        capacity: int | None = None,
+        persistable: bool | None = None,
+        error_clip: Any = None,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        belong_to_optimizer: bool = False,
+        **_: Any,
+    ):
+        self.block = block
+        self.name = unique_name.generate("_generated_var") if name is None else name
+        self._type = VarType(type)
+        self._shape: tuple[int, ...] = () if shape is None else _as_shape(shape)
+        self._dtype = None if dtype is None else as_dtype(dtype)
+        self._lod_level = lod_level or 0
+        self._persistable = bool(persistable)
+        self.capacity = capacity
+        self.error_clip = error_clip
+        self.stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.belong_to_optimizer = belong_to_optimizer
+        self.op: Any = None  # the last operator that writes this variable
+
+    @property
+    def type(self) -> VarType:
+        return self._type
+
+    @type.setter
+    def type(self, value: VarType) -> None:
+        self._set("_type", VarType(value))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @shape.setter
+    def shape(self, value: Sequence[int]) -> None:
+        self._set("_shape", _as_shape(value))
+
+    @property
+    def dtype(self) -> VarType:
+        return VarType.FP32 if self._dtype is None else self._dtype
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        self._set("_dtype", as_dtype(value))
+
+    @property
+    def lod_level(self) -> int:
+        return self._lod_level
+
+    @lod_level.setter
+    def lod_level(self, value: int) -> None:
+        self._set("_lod_level", int(value))
+
+    @property
+    def persistable(self) -> bool:
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self._set("_persistable", bool(value))
+
+    def _set(self, field: str, value: Any) -> None:
+        if getattr(self, field) != value:
+            setattr(self, field, value)
+            self.block.program.changed()
+
+    @property
+    def desc(self) -> VarView:
+        from refluid.ir.desc import VarView
+
+        return VarView(self)
+
+    @property
+    def grad_name(self) -> str:
+        """The name of this variable's gradient."""
+        return self.name + "@GRAD"
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        from refluid.ir.text import variable_text
+
+        return variable_text(self, with_details)
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    __repr__ = __str__
+
+    def set_error_clip(self, error_clip: Any) -> None:
+        """Clips this variable's gradient wherever it is computed."""
+        self.error_clip = error_clip
+
+    def set_desc(self, view: VarView) -> None:
+        """Takes over another variable's description."""
+        self.shape, self.dtype, self.lod_level = view.shape(), view.dtype(), view.lod_level()
+
+    def copy_to(self, block: Block) -> Variable:
+        """The same variable in another block."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.block, copy.op = block, None
+        block.vars[copy.name] = copy
+        return copy
+
+    def _clone(self, new_name: str) -> Variable:
+        clone = self.block.create_var(name=new_name)
+        clone._type, clone._shape, clone._dtype, clone._lod_level = self._type, self._shape, self._dtype, self._lod_level
+        return clone
+
+
+class Parameter(Variable):
+    """A persistable variable that training updates."""
+
+    def __init__(self, block: Block, shape: Sequence[int], dtype: Any, **options: Any):
+        if not shape or any(dim <= 0 for dim in shape):
+            raise ValueError(f"a parameter needs a shape of positive dims, {options.get('name')} got {list(shape)}")
+        self.trainable = options.pop("trainable", True)
+        self.optimize_attr = options.pop("optimize_attr", None) or {"learning_rate": 1.0}
+        self.regularizer = options.pop("regularizer", None)
+        self.gradient_clip_attr = options.pop("gradient_clip_attr", None)
+        self.do_model_average = options.pop("do_model_average", None)
+        self.is_distributed = options.pop("is_distributed", False)
+        options.setdefault("stop_gradient", not self.trainable)
+        options["persistable"] = True
+        super().__init__(block, shape=shape, dtype=dtype, **options)
+
+
+def _as_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(-1 if dim is None else int(dim) for dim in shape)
+
+
+def name_of(variable: Any) -> str:
+    """A variable's name; strings stand for themselves."""
+    if isinstance(variable, bytes):
+        return variable.decode()
+    return variable if isinstance(variable, str) else variable.name
+
+

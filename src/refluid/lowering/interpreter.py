@@ -1,0 +1,143 @@
+"""The loop that gives operators their meaning: name -> value, one rule after the other.
+
+It runs on tracers inside jax.jit and on arrays outside; it does not know which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import jax
+import numpy as np
+
+from refluid.errors import OpError, UnknownOpError
+from refluid.ir.backward import EMPTY
+from refluid.ir.operator import Operator
+from refluid.ops.checks import RangeCheck, collecting
+from refluid.ops.grad import Pullback, forward_with_pullback
+from refluid.ops.noise import fold_in
+
+Environment = dict[str, Any]
+
+
+@dataclass
+class Context:
+    """What a run of operators needs besides values."""
+
+    key: Any = None  # jax.random key of this step
+    seed_key: Any = None  # jax.random key of the program, the same in every step
+    report: Callable[[Operator, RangeCheck, Any], None] | None = None
+    host: Any = None
+    pullbacks: dict[int, Pullback] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Operators in order, with what the lowering found out about them."""
+
+    ops: tuple[Operator, ...]
+    forward_of: dict[int, int]  # id(gradient operator) -> id(the forward operator whose pullback it uses)
+    folded: frozenset[int] = frozenset()  # operators that are evaluated while tracing
+
+    @classmethod
+    def of(cls, ops: Sequence[Operator], folded: frozenset[int] = frozenset()) -> Schedule:
+        return cls(tuple(ops), pair_gradients(ops), folded)
+
+
+def pair_gradients(ops: Sequence[Operator]) -> dict[int, int]:
+    """Finds, for each derived gradient operator, the forward operator before it that made its inputs."""
+    latest: dict[Any, int] = {}
+    paired = {}
+    for op in ops:
+        definition = op.definition
+        if definition.forward is not None:
+            forward = definition.forward
+            found = latest.get(_identity(forward.type, op.inputs, op.inputs, forward))
+            if found is not None:
+                paired[id(op)] = found
+        latest[_identity(op.type, op.inputs, op.outputs, definition)] = id(op)
+    return paired
+
+
+def _identity(type: str, inputs: dict, outputs: dict, definition: Any) -> Any:
+    return (
+        type,
+        tuple(tuple(inputs.get(slot, ())) for slot in definition.input_names),
+        tuple(tuple(outputs.get(slot, ())) for slot in definition.output_names),
+    )
+
+
+def run(schedule: Schedule, env: Environment, context: Context) -> None:
+    """Runs every operator of the schedule on ``env``."""
+    shared = frozenset(schedule.forward_of.values())
+    for op in schedule.ops:
+        try:
+            with collecting(lambda check, ids, op=op: context.report and context.report(op, check, ids)):
+                if id(op) in schedule.folded:
+                    with jax.ensure_compile_time_eval():
+                        outputs = _evaluate(op, env, context, None, False)
+                else:
+                    pullback = context.pullbacks.get(schedule.forward_of.get(id(op), 0))
+                    outputs = _evaluate(op, env, context, pullback, id(op) in shared)
+        except (OpError, UnknownOpError):
+            raise
+        except Exception as error:
+            raise explain(op, env, error) from error
+        for slot, names in op.outputs.items():
+            for name, value in zip(names, outputs.get(slot, ()), strict=False):
+                if name != EMPTY and value is not None:
+                    env[name] = value
+
+
+def _evaluate(
+    op: Operator, env: Environment, context: Context, pullback: Pullback | None, shared: bool
+) -> dict[str, list[Any]]:
+    arguments = {slot: [env.get(name) for name in names] for slot, names in op.inputs.items()}
+    if pullback is not None:
+        return pullback(arguments)
+    definition = op.definition
+    for slot in definition.static:
+        if slot in arguments:
+            arguments[slot] = [np.asarray(value) for value in arguments[slot]]
+    services: dict[str, Any] = {}
+    if definition.random:
+        services["key"] = operator_key(op, context)
+    if "host" in definition.services:
+        services["host"] = context.host
+    if not shared:
+        return definition.call(arguments, op.attrs, **services)
+    known = {slot: arguments[slot] for slot in definition.input_names if slot in arguments}
+    outputs, context.pullbacks[id(op)] = forward_with_pullback(definition, known, op.attrs, **services)
+    return outputs
+
+
+def operator_key(op: Operator, context: Context) -> Any:
+    """The key of a random operator.
+
+    A seed of its own fixes the numbers for good, as in Fluid. Otherwise they depend on the program's seed, the name
+    of the variable and, unless the variable is a parameter being initialised, the step. Names, not positions: a copy
+    of the operator in a clone or a recomputed segment draws the same numbers.
+    """
+    seed = op.attrs.get("seed", 0)
+    if seed and op.attrs.get("fix_seed", True):
+        return jax.random.key(seed)
+    name = op.output_arg_names[0]
+    name = op.originals.get(name, name)
+    variable = op.block.find_var_recursive(name)
+    base = context.seed_key if variable is not None and variable.persistable else context.key
+    return fold_in(base, crc32(name.encode()))
+
+
+def explain(op: Operator, env: Environment, error: Exception) -> OpError:
+    """The error with the op, its variables as they are now, and the user's line."""
+    described = {}
+    for name in op.input_arg_names:
+        value = env.get(name)
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            described[name] = f"{value.dtype}{list(value.shape)}"
+        elif value is None:
+            described[name] = "(has no value)"
+    return op.error(str(error).strip().split("\n")[0] or type(error).__name__, described=described)

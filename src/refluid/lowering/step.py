@@ -1,0 +1,201 @@
+"""Compiled steps: a plan bound to a scope, ready to be called with feeds.
+
+The usual program is one compiled piece; `Step` then calls one jitted function and puts its state back, with no work per
+op and as little as possible per variable. A program with host calls in it runs piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from refluid.ir.block import Block
+from refluid.ir.vartype import VarType
+from refluid.lowering.interpreter import Context, run
+from refluid.lowering.plan import Piece, make_plan
+from refluid.lowering.range_checks import RangeChecks
+from refluid.ops.values import SelectedRows
+from refluid.scope import Scope
+
+# XLA options for every compiled piece; see bench/lowerings.py for what they buy.
+COMPILER_OPTIONS: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class HostContext:
+    """What a host op may use besides its inputs."""
+
+    operator: Any
+    scope: Scope
+    place: Any
+    env: dict[str, Any]
+
+
+class CompiledPiece:
+    """One piece as a jitted function ``(mutable, others, words) -> (written, flags)``.
+
+    ``mutable`` are persistable variables the piece reads and writes: their buffers are donated.
+    """
+
+    def __init__(self, piece: Piece, persists: frozenset[str], feeds: frozenset[str], seeded: bool, eager: bool = False):
+        self.piece = piece
+        self.mutable = tuple(n for n in piece.reads if n in persists and n in piece.writes and n not in feeds)
+        self.others = tuple(n for n in piece.reads if n not in self.mutable)
+        self.writes = (*self.mutable, *(n for n in piece.writes if n not in self.mutable))
+        self.checks = RangeChecks(feeds)
+        self.is_random = piece.is_random
+        self._seeded = seeded
+        options = COMPILER_OPTIONS or None
+        self.call: Any = self._run if eager else jax.jit(self._run, donate_argnums=0, compiler_options=options)
+
+    def _run(self, mutable: Sequence[Any], others: Sequence[Any], words: Any):
+        env = dict(zip((*self.mutable, *self.others), (*mutable, *others), strict=True))
+        self.checks.begin(self.piece.schedule.ops)
+        run(self.piece.schedule, env, self._context(words))
+        written = [env.get(name) for name in self.writes]
+        flags = self.checks.flags()
+        if flags is not None:  # a bad id must not leave a trace in the state
+            fine = jnp.all(flags)
+            for i, before in enumerate(mutable):
+                written[i] = jax.tree.map(lambda new, old: jnp.where(fine, new, old), written[i], before)
+        return written, flags
+
+    def _context(self, words: Any) -> Context:
+        if words is None:
+            return Context(report=self.checks.report)
+        key = jax.random.wrap_key_data(words)
+        seed_key = jax.random.wrap_key_data(words.at[1].set(0)) if self._seeded else key
+        return Context(key=key, seed_key=seed_key, report=self.checks.report)
+
+
+class Step:
+    """One program, for one set of feed shapes and fetches, in one scope."""
+
+    def __init__(
+        self,
+        block: Block,
+        feed_names: Sequence[str],
+        fetches: Sequence[str],
+        scope: Scope,
+        place: Any,
+        eager: bool = False,
+    ):
+        plan = make_plan(block, fetches)
+        program = block.program
+        self.scope, self.place = scope, place
+        self.feed_names, self.fetches = tuple(feed_names), tuple(fetches)
+        self.program_uid = program.uid
+        self.seed = program.random_seed
+        self._traced = False
+        feeds = frozenset(feed_names)
+        self.persists = frozenset(plan.persists)
+        self.reads = tuple(name for name in plan.reads if name not in feeds)
+        self.pieces = [
+            piece
+            if piece.on_host
+            else CompiledPiece(piece, self.persists, feeds, bool(self.seed), eager)
+            for piece in plan.pieces
+        ]
+        self._holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}
+        self._single = self._bind_single() if len(self.pieces) == 1 and not eager else None
+
+    def _bind_single(self) -> Any:
+        (piece,) = self.pieces
+        if not isinstance(piece, CompiledPiece):
+            return None
+        place_in_feed = {name: i for i, name in enumerate(self.feed_names)}
+        others = [(place_in_feed.get(n), self._holders.get(n)) for n in piece.others]
+        return (
+            piece,
+            [self._holders[n] for n in piece.mutable],
+            others,
+            [(self._holders[n], i) for i, n in enumerate(piece.writes) if n in self.persists],
+            [piece.writes.index(n) if n in piece.writes else None for n in self.fetches],
+        )
+
+    def __call__(self, feeds: Sequence[Any]) -> list[Any]:
+        """Runs the step and returns the fetched values, as JAX arrays or SelectedRows."""
+        words = self._random_words()
+        if self._single is None:
+            return self._run_pieces(feeds, words)
+        piece, mutable, others, written, fetched = self._single
+        state = [holder.value for holder in mutable]
+        rest = [holder.value if index is None else feeds[index] for index, holder in others]
+        if not self._traced:
+            piece.call.trace(state, rest, words)
+            self._traced = True
+        if piece.checks.on_feeds:
+            for name in piece.checks.on_feeds:
+                piece.checks.check_feed(name, feeds[self.feed_names.index(name)])
+        results, flags = piece.call(state, rest, words)
+        for holder, index in written:
+            holder.value = results[index]
+        if flags is not None:
+            piece.checks.check_flags(flags)
+        return [
+            self._unwritten(name, feeds) if index is None else results[index]
+            for name, index in zip(self.fetches, fetched, strict=True)
+        ]
+
+    def _run_pieces(self, feeds: Sequence[Any], words: Any) -> list[Any]:
+        env = {name: holder.value for name, holder in self._holders.items() if holder.value is not None}
+        env.update(zip(self.feed_names, feeds, strict=True))
+        for piece in self.pieces:
+            if isinstance(piece, CompiledPiece):
+                self._run_compiled(piece, env, words)
+            else:
+                self._run_on_host(piece, env, words)
+        return [env[name] for name in self.fetches]
+
+    def _run_compiled(self, piece: CompiledPiece, env: dict[str, Any], words: Any) -> None:
+        state, rest = [env[n] for n in piece.mutable], [env.get(n) for n in piece.others]
+        piece_words = words if piece.is_random else None
+        if not self._traced and hasattr(piece.call, "trace"):
+            piece.call.trace(state, rest, piece_words)
+        for name in piece.checks.on_feeds:
+            piece.checks.check_feed(name, env[name])
+        results, flags = piece.call(state, rest, piece_words)
+        for name, value in zip(piece.writes, results, strict=True):
+            if value is not None:
+                env[name] = value
+                if name in self.persists:
+                    self._holders[name].value = value
+        if flags is not None:
+            piece.checks.check_flags(flags)
+
+    def _run_on_host(self, piece: Piece, env: dict[str, Any], words: Any) -> None:
+        checks = RangeChecks(frozenset())
+        for op in piece.schedule.ops:
+            context = Context(report=checks.report, host=HostContext(op, self.scope, self.place, env))
+            if words is not None:
+                context.key = context.seed_key = jax.random.wrap_key_data(jnp.asarray(words))
+            run(type(piece.schedule)((op,), {}), env, context)
+            for name in op.output_arg_names:
+                if name in self.persists and name in env:
+                    self._holders[name].value = env[name]
+
+    def _random_words(self) -> np.ndarray | None:
+        if not any(isinstance(p, Piece) or p.is_random for p in self.pieces):
+            return None
+        step = self.scope.next_step(self.program_uid)
+        return np.array([self.seed or self.scope.entropy, step + 1], np.uint32)
+
+    def _unwritten(self, name: str, feeds: Sequence[Any]) -> Any:
+        if name in self.feed_names:
+            return feeds[self.feed_names.index(name)]
+        return self._holders[name].value
+
+
+def _holder(scope: Scope, block: Block, name: str) -> Any:
+    """Something with a ``value``: the scope's tensor of that name, or its variable where that is not a tensor."""
+    variable = scope.var(name)
+    described = block.find_var_recursive(name)
+    is_tensor = described is None or described.type == VarType.LOD_TENSOR
+    if variable.holder is None and is_tensor:
+        return variable.get_tensor()
+    return variable if isinstance(variable.value, SelectedRows) or not is_tensor else variable.get_tensor()

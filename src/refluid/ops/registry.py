@@ -1,0 +1,228 @@
+"""What an op is, and the table of all ops.
+
+One function is an op's whole definition. Positional parameters are its input slots, in order; keyword-only
+parameters are its attributes with Fluid's defaults; the returned values are its output slots, in order.
+Shapes, dtypes and gradients are derived from that function elsewhere (`infer`, `grad`).
+
+Slots are written as Fluid spells them, with ``*`` for a repeated slot (the rule sees a list) and ``?`` for an
+optional one (the rule sees None when it is not connected)::
+
+    @op("elementwise_add", inputs="X Y", outputs="Out")
+    def elementwise_add(x, y, *, axis=-1): ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from refluid.errors import UnknownOpError
+
+GRAD_SUFFIX = "@GRAD"
+
+# Keyword-only parameters the lowering fills in by itself; they are not attributes of the op.
+_SERVICES = frozenset({"key", "host", "run_block"})
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input or output slot of an op."""
+
+    name: str
+    repeated: bool = False
+    optional: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Slot:
+        name = text.rstrip("*?")
+        flags = text[len(name) :]
+        return cls(name, repeated="*" in flags, optional="?" in flags)
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """A registered op: its schema and its rule."""
+
+    type: str
+    rule: Callable[..., Any]
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    services: frozenset[str] = frozenset()
+    differentiable: frozenset[str] | None = None  # input slots; None stands for every floating-point one
+    has_grad: bool = True
+    infer: Callable[..., Any] | None = None
+    static: frozenset[str] = frozenset()
+    constant: bool = False
+    random: bool = False
+    host: bool = False
+    lod: str | None = "share"
+    sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
+    forward: OpDef | None = None  # set on derived gradient ops only
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(slot.name for slot in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(slot.name for slot in self.outputs)
+
+    def known_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The attributes the rule understands; the rest only choose kernels in real Fluid."""
+        return {name: attrs[name] for name in self.attrs if name in attrs}
+
+    def call(self, arguments: dict[str, list[Any]], attrs: dict[str, Any], **services: Any) -> dict[str, list[Any]]:
+        """Runs the rule on slot -> values and returns slot -> values."""
+        positional = [_argument(slot, arguments.get(slot.name)) for slot in self.inputs]
+        results = self.rule(*positional, **self.known_attrs(attrs), **services)
+        return self.bind_results(results)
+
+    def bind_results(self, results: Any) -> dict[str, list[Any]]:
+        """Names the rule's return values by output slot; None leaves a slot unwritten."""
+        if len(self.outputs) == 1:
+            results = (results,)
+        bound: dict[str, list[Any]] = {}
+        for slot, value in zip(self.outputs, results, strict=True):
+            if value is not None:
+                bound[slot.name] = list(value) if slot.repeated else [value]
+        return bound
+
+
+def _argument(slot: Slot, values: list[Any] | None) -> Any:
+    if slot.repeated:
+        return list(values or ())
+    return values[0] if values else None
+
+
+_OPS: dict[str, OpDef] = {}
+
+
+def op(
+    type: str,
+    *,
+    inputs: str,
+    outputs: str,
+    grad: None | str = "auto",
+    differentiable: str | None = None,
+    infer: Callable[..., Any] | None = None,
+    static: str = "",
+    constant: bool = False,
+    random: bool = False,
+    host: bool = False,
+    lod: str | None = "share",
+    sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers the decorated function as the definition of op ``type``.
+
+    Args:
+      type: Fluid's op type.
+      inputs, outputs: slot names in order, ``*`` repeated, ``?`` optional.
+      grad: "auto" derives ``<type>_grad`` with jax.vjp, unless an op of that name is registered, which then is
+        the gradient; None declares that no gradient flows through the op.
+      differentiable: input slots that can receive a gradient; by default all floating-point inputs.
+      infer: replaces shape inference by evaluation. Called as ``infer(inputs, attrs)`` with slot -> list of
+        ``ShapeDtype``, returns slot -> list of ``ShapeDtype``; unknown dims are -1.
+      static: input slots whose values decide shapes: the rule receives NumPy arrays there. Where the lowering cannot
+        know them before running, the op runs eagerly between compiled pieces.
+      constant: the outputs depend on the inputs' shapes only, so they are known while tracing.
+      random: the rule takes ``key``, a jax.random key.
+      host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
+        in its signature receives the HostContext (scope, operator, place).
+      lod: what happens to sequence information: "share" copies the first input's, None drops it.
+      sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
+    """
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = inspect.signature(rule).parameters.values()
+        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        add(
+            OpDef(
+                type=type,
+                rule=rule,
+                inputs=tuple(map(Slot.parse, inputs.split())),
+                outputs=tuple(map(Slot.parse, outputs.split())),
+                attrs={p.name: p.default for p in keywords if p.name not in _SERVICES},
+                services=frozenset(p.name for p in keywords) & _SERVICES,
+                differentiable=None if differentiable is None else frozenset(differentiable.split()),
+                has_grad=grad is not None,
+                infer=infer,
+                static=frozenset(static.split()),
+                constant=constant,
+                random=random,
+                host=host,
+                lod=lod,
+                sparse_outputs=sparse_outputs,
+            )
+        )
+        return rule
+
+    return register
+
+
+def elementwise_ops(rules: dict[str, Callable[..., Any]], **options: Any) -> None:
+    """Registers plain JAX functions of one array as ops with slots X and Out, one table entry each."""
+    for type, rule in rules.items():
+        op(type, inputs="X", outputs="Out", **options)(_unary(rule))
+
+
+def _unary(function: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(x):
+        return function(x)
+
+    rule.__doc__ = (function.__doc__ or "").split("\n")[0]
+    return rule
+
+
+def add(definition: OpDef) -> None:
+    """Registers a definition; `op` is the usual way to write one."""
+    if definition.type in _OPS:
+        raise ValueError(f"op {definition.type} is registered twice")
+    _OPS[definition.type] = definition
+
+
+def lookup(type: str) -> OpDef:
+    """The definition of op ``type``; gradient ops that are not registered are derived from their forward op."""
+    found = _OPS.get(type)
+    if found is not None:
+        return found
+    if type.endswith("_grad"):
+        from refluid.ops.grad import derive_gradient_op
+
+        try:
+            forward = lookup(type.removesuffix("_grad"))
+        except UnknownOpError:
+            raise UnknownOpError(type) from None
+        if forward.has_grad and not forward.random and not forward.host:
+            return _OPS.setdefault(type, derive_gradient_op(forward))
+    raise UnknownOpError(type, nearest=_nearest(type))
+
+
+def is_known(type: str) -> bool:
+    """Whether ``type`` can be looked up."""
+    try:
+        lookup(type)
+    except UnknownOpError:
+        return False
+    return True
+
+
+def gradient_of(definition: OpDef) -> OpDef | None:
+    """The gradient op of an op, or None where no gradient flows."""
+    if not definition.has_grad or not is_known(definition.type + "_grad"):
+        return None
+    return lookup(definition.type + "_grad")
+
+
+def all_types() -> Iterable[str]:
+    """Every registered op type, derived gradients left out."""
+    return sorted(type for type, definition in _OPS.items() if definition.forward is None)
+
+
+def _nearest(type: str) -> str | None:
+    import difflib
+
+    close = difflib.get_close_matches(type, _OPS, n=1)
+    return close[0] if close else None

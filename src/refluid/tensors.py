@@ -1,0 +1,151 @@
+"""Values outside programs: what scopes hold, what is fed and fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from refluid.ir.vartype import VarType, as_dtype
+
+
+def to_device(value: Any, device: jax.Device | None = None) -> jax.Array:
+    """``value`` as a JAX array of the same width, 64 bits included; never an alias of a NumPy array."""
+    with jax.enable_x64(True):
+        return jax.device_put(np.array(value) if not isinstance(value, jax.Array) else value, device)
+
+
+class LoDTensor:
+    """An array with sequence offsets: level i cuts the sequences of level i - 1, the last level cuts rows.
+
+    ``value`` is a JAX or NumPy array, or None before anything was set.
+    """
+
+    __slots__ = ("_lod", "value")
+
+    def __init__(self, value: Any = None, lod: Sequence[Sequence[int]] = ()):
+        self.value = value
+        self._lod: tuple[tuple[int, ...], ...] = ()
+        if lod:
+            self.set_lod(lod)
+
+    def set(self, array: Any, place: Any = None) -> None:
+        """Takes a copy of ``array``; its sequence offsets are left as they are."""
+        device = place.device() if place is not None else None
+        self.value = to_device(array, device)
+
+    def shape(self) -> list[int]:
+        return [] if self.value is None else list(self.value.shape)
+
+    def _dtype(self) -> VarType:
+        return as_dtype(np.float32 if self.value is None else self.value.dtype)
+
+    def _is_initialized(self) -> bool:
+        return self.value is not None
+
+    def _get_dims(self) -> list[int]:
+        return self.shape()
+
+    def _set_dims(self, dims: Sequence[int]) -> None:
+        """Reshapes in place, or makes room for zeros."""
+        if self.value is not None and self.value.size == int(np.prod(dims)):
+            self.value = self.value.reshape(tuple(dims))
+        else:
+            self.value = to_device(np.zeros(tuple(dims), np.float32 if self.value is None else self.value.dtype))
+
+    def _alloc_float(self, place: Any = None) -> None:
+        self.value = to_device(np.zeros(self.shape(), np.float32))
+
+    def lod(self) -> list[list[int]]:
+        """Offsets, level by level."""
+        return [list(level) for level in self._lod]
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        """Sets offsets; they must fit each other and the number of rows."""
+        levels = tuple(tuple(int(offset) for offset in level) for level in lod)
+        problem = _lod_problem(levels, None if self.value is None else self.value.shape)
+        if problem:
+            raise ValueError(f"the LoD {[list(level) for level in levels]} is not valid: {problem}")
+        self._lod = levels
+
+    def recursive_sequence_lengths(self) -> list[list[int]]:
+        """Lengths instead of offsets."""
+        return [list(np.diff(level)) if len(level) else [] for level in self._lod]
+
+    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
+        """Sets offsets from lengths."""
+        self.set_lod([[0, *np.cumsum(level).tolist()] for level in recursive_sequence_lengths])
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Whether the offsets fit each other and the number of rows."""
+        return _lod_problem(self._lod, None if self.value is None else self.value.shape) is None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.value is None:
+            raise ValueError("the tensor holds no value yet")
+        if copy is False:
+            return np.asarray(self.value, dtype=dtype)
+        return np.array(self.value, dtype=dtype)
+
+    def __len__(self) -> int:
+        return 0 if self.value is None else len(self.value)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.asarray(self.value)[index]
+
+    def __str__(self) -> str:
+        lod = f"  lod: {self.lod()}\n" if self._lod else ""
+        return f"{lod}  dim: {self.shape()}\n  data: {None if self.value is None else np.asarray(self.value)}"
+
+    __repr__ = __str__
+
+
+def _lod_problem(levels: tuple[tuple[int, ...], ...], shape: Sequence[int] | None) -> str | None:
+    for number, level in enumerate(levels):
+        if len(level) < 2 or level[0] != 0:
+            return f"level {number} must start with 0 and hold at least one sequence"
+        if any(b < a for a, b in zip(level, level[1:], strict=False)):
+            return f"the offsets of level {number} go down"
+    for number, (level, below) in enumerate(zip(levels, levels[1:], strict=False)):
+        if level[-1] != len(below) - 1:
+            return f"level {number} ends at {level[-1]}, but level {number + 1} has {len(below) - 1} sequences"
+    if levels and shape and levels[-1][-1] != shape[0]:
+        return f"the last offset is {levels[-1][-1]}, but there are {shape[0]} rows"
+    return None
+
+
+class SelectedRowsTensor:
+    """Some rows of a tall tensor, as scopes hold them: row numbers, height, and a tensor of their values."""
+
+    def __init__(self, rows: Iterable[int] = (), height: int = 0):
+        self._rows = np.asarray(list(rows), np.int64)
+        self._height = height
+        self._tensor = LoDTensor()
+
+    def rows(self) -> list[int]:
+        return self._rows.tolist()
+
+    def set_rows(self, rows: Iterable[int]) -> None:
+        self._rows = np.asarray(list(rows), np.int64)
+
+    def height(self) -> int:
+        return self._height
+
+    def set_height(self, height: int) -> None:
+        self._height = int(height)
+
+    def get_tensor(self) -> LoDTensor:
+        return self._tensor
+
+    def sync_index(self) -> None:
+        """Rows are looked up directly; there is no index to refresh."""
+
+
+class LoDTensorArray(list):
+    """A list of LoDTensors."""
+
+    def append(self, tensor: Any) -> None:
+        super().append(tensor if isinstance(tensor, LoDTensor) else LoDTensor(to_device(tensor)))
+

@@ -1,0 +1,52 @@
+"""Readers of arrays and files, and the older spelling of the package."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+import paddle
+from paddle.reader import creator
+
+
+def test_np_array_gives_rows():
+    rows = list(creator.np_array(np.arange(6).reshape(2, 3))())
+    assert [row.tolist() for row in rows] == [[0, 1, 2], [3, 4, 5]]
+    assert list(creator.np_array(7)()) == [7]
+
+
+def test_text_file_gives_lines_without_their_ends(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("a \n\nb", encoding="utf-8")
+    assert list(creator.text_file(path)()) == ["a ", "", "b"]
+
+
+def test_recordio_says_that_it_is_gone():
+    with pytest.raises(NotImplementedError, match="RecordIO files cannot be read"):
+        creator.recordio("train.recordio")
+
+
+def test_paddle_v2_is_the_same_package_under_its_older_name():
+    import paddle.v2
+    import paddle.v2.dataset.mnist
+    from paddle.v2.reader import creator as aliased
+
+    assert aliased is creator
+    assert paddle.v2.dataset is paddle.dataset
+    assert paddle.v2.batch is paddle.batch
+    assert creator.__spec__.name == creator.__name__ == "paddle.reader.creator"
+
+
+def test_paddle_v2_says_what_it_does_not_have():
+    import paddle.v2
+
+    with pytest.raises(AttributeError, match="has no attribute 'layer'"):
+        paddle.v2.layer  # noqa: B018
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("paddle.v2.layer")
+
+
+def test_a_second_paddle_in_the_environment_is_refused(monkeypatch):
+    monkeypatch.setattr(paddle._metadata, "version", lambda name: "1.8.5")
+    with pytest.raises(ImportError, match=r"paddlepaddle 1\.8\.5 and refluid are installed in the same environment"):
+        paddle._refuse_a_second_paddle()

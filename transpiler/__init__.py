@@ -1,0 +1,1 @@
+"""Passes that rewrite one program into many: trainer and server programs, collective programs."""
