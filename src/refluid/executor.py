@@ -13,14 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from refluid import compilation
+from refluid import compilation, flags, profiling
 from refluid.errors import FeedError, FetchError, UninitializedError
 from refluid.ir.block import Block
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.variable import Variable, name_of
 from refluid.ir.vartype import as_numpy
 from refluid.lowering.step import Step
-from refluid.ops.values import SelectedRows
+from refluid.ops.values import SelectedRows, to_dense
 from refluid.places import CPUPlace, Place
 from refluid.scope import Scope, global_scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor
@@ -73,14 +73,17 @@ class Executor:
         key = (program.uid, program._version, names, signature, fetches, id(scope), scope.epoch)
         step = self._steps.get(key)
         # Programs keep their widths whatever the user's own JAX is set to.
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), profiling.record("executor.run"):
             if step is None:
                 results = self._first_run(key, program, names, values, fetches, scope)
             else:
-                results = step(values)
-            if return_numpy:
-                return [_as_numpy(name, value) for name, value in zip(fetches, results, strict=True)]
-        return [_as_tensor(value) for value in results]
+                with profiling.record("execute"):
+                    results = step(values)
+            if flags.check_nan_inf:
+                _check_numbers(program, step or self._steps[key], results)
+            with profiling.record("fetch"):
+                read = _as_numpy if return_numpy else _as_tensor
+                return [read(name, value) for name, value in zip(fetches, results, strict=True)]
 
     def close(self) -> None:
         """Releases compiled steps; the executor cannot run any more."""
@@ -94,7 +97,7 @@ class Executor:
         step = Step(block, names, fetches, scope, self.place, self._eager)
         _check_reads(block, step, scope)
         cause = compilation.why_again(self._steps, key)
-        with compilation.announced(program, cause):
+        with compilation.announced(program, cause), profiling.record("compile and execute"):
             results = step(values)
         step._traced = True
         self._steps[key] = step
@@ -201,15 +204,24 @@ def _check_reads(block: Block, step: Step, scope: Scope) -> None:
         raise UninitializedError(name, by, "no op writes it before, it is not fed, and the scope does not have it")
 
 
+def _check_numbers(program: Program, step: Step, results: Sequence[Any]) -> None:
+    """FLAGS_check_nan_inf: every fetched and every written floating-point value must be finite."""
+    written = ((name, holder.value) for name, holder in step.holders.items() if name in step.persists)
+    for name, value in (*zip(step.fetches, results, strict=True), *written):
+        array = np.asarray(to_dense(value))
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            writers = [op for op in program.global_block().ops if name in op.output_arg_names]
+            by = f", written by {writers[-1].type} ({writers[-1].written_at})" if writers else ""
+            raise FloatingPointError(f"FLAGS_check_nan_inf: {name} holds NaN or Inf{by}")
+
+
 def _as_numpy(name: str, value: Any) -> Any:
     if isinstance(value, SelectedRows):
         raise RuntimeError(f"fetch {name}: selected rows cannot become a NumPy array; pass return_numpy=False")
-    return np.array(value)
+    return np.asarray(value).copy()  # twice as fast as np.array(value)
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(name: str, value: Any) -> Any:
     if isinstance(value, SelectedRows):
-        rows = SelectedRowsTensor(np.asarray(value.rows).tolist(), value.height)
-        rows.get_tensor().value = value.values
-        return rows
+        return SelectedRowsTensor.of(value)
     return LoDTensor(value)

@@ -45,6 +45,9 @@ _DEFAULTS: dict[str, Any] = {
 }
 _set: dict[str, Any] = {}
 
+# Read on the executor's hot path, hence a plain variable.
+check_nan_inf = False
+
 
 def read_flag(name: str) -> Any:
     """A flag's value: what the script set, else the environment, else the default."""
@@ -59,6 +62,12 @@ def write_flag(name: str, value: Any) -> None:
     """Sets a flag for this process."""
     default = _default(name)
     _set[name] = _parse(value, default) if isinstance(value, str) else type(default)(value)
+    _refresh()
+
+
+def _refresh() -> None:
+    global check_nan_inf
+    check_nan_inf = read_flag("FLAGS_check_nan_inf")
 
 
 def _default(name: str) -> Any:
@@ -71,3 +80,6 @@ def _parse(text: str, default: Any) -> Any:
     if isinstance(default, bool):
         return text.lower() in ("1", "true", "yes", "on")
     return type(default)(text)
+
+
+_refresh()

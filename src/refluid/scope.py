@@ -64,9 +64,7 @@ class ScopeVariable:
     @value.setter
     def value(self, value: Any) -> None:
         if isinstance(value, SelectedRows):
-            rows = SelectedRowsTensor(value.rows.tolist(), value.height)
-            rows.get_tensor().value = value.values
-            self.holder = rows
+            self.holder = SelectedRowsTensor.of(value)
         elif isinstance(value, LoDTensor | SelectedRowsTensor | LoDTensorArray):
             self.holder = value
         elif isinstance(self.holder, LoDTensor):

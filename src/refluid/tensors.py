@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from refluid.ir.vartype import VarType, as_dtype
+from refluid.ops.values import SelectedRows
 
 
 def to_device(value: Any, device: jax.Device | None = None) -> jax.Array:
@@ -123,6 +124,15 @@ class SelectedRowsTensor:
         self._rows = np.asarray(list(rows), np.int64)
         self._height = height
         self._tensor = LoDTensor()
+
+    @classmethod
+    def of(cls, value: SelectedRows) -> SelectedRowsTensor:
+        """A computed value without the places that stand for no row."""
+        rows = np.asarray(value.rows)
+        used = rows < value.height
+        tensor = cls(rows[used].tolist(), value.height)
+        tensor.get_tensor().value = value.values if used.all() else np.asarray(value.values)[used]
+        return tensor
 
     def rows(self) -> list[int]:
         return self._rows.tolist()

@@ -41,7 +41,7 @@ def recording(family: str, name: str) -> dict[str, np.ndarray]:
     return _recordings[family].get(name, {})
 
 
-@pytest.mark.parametrize(("family", "name", "case"), _cases())
+@pytest.mark.parametrize(("family", "name", "case"), list(_cases()))
 def test_case(family, name, case):
     import paddle.fluid as fluid
 

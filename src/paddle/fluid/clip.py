@@ -43,7 +43,7 @@ class ErrorClipByValue(BaseErrorClipAttr):
 
 
 def error_clip_callback(block: Any, context: dict[str, str]) -> None:
-    """Appends the clip that variables ask for after the gradient op just appended; ``context`` maps gradients to them."""
+    """Appends the clips that variables ask for; ``context`` maps the last op's gradients to those variables."""
     for name in block.ops[-1].output_arg_names:
         variable = block.find_var_recursive(context[name]) if name in context else None
         error_clip = getattr(variable, "error_clip", None)
@@ -184,11 +184,11 @@ def set_gradient_clip(clip: GradientClipBase, param_list: Sequence[Any] | None =
 
 
 def append_gradient_clip_ops(params_grads: Pairs) -> Pairs:
-    """Clips each gradient as its parameter asks (`set_gradient_clip`, ``ParamAttr(gradient_clip=)``); returns the pairs."""
+    """Clips each gradient as its parameter asks, through `set_gradient_clip` or ``ParamAttr(gradient_clip=)``."""
     clips = {param.name: getattr(param, "gradient_clip_attr", None) for param, _ in params_grads}
     for name, clip in clips.items():
         if clip is not None and not isinstance(clip, GradientClipBase):
-            raise TypeError(f"gradient_clip of {name} must be a GradientClipByValue, ByNorm or ByGlobalNorm, not {clip!r}")
+            raise TypeError(f"gradient_clip of {name} must be a GradientClipByValue or a like clip, not {clip!r}")
     if not any(clips.values()):
         return params_grads
     # Transpilers know the ops that stay on trainers by "@CLIP".

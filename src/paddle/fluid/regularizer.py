@@ -21,7 +21,7 @@ class WeightDecayRegularizer:
 
 
 class L2DecayRegularizer(WeightDecayRegularizer):
-    """Adds ``regularization_coeff * param`` to the gradient: half the coefficient times the squared length, as a loss."""
+    """Adds ``regularization_coeff * param`` to the gradient, as half the coefficient times |param|^2 in a loss does."""
 
     def __init__(self, regularization_coeff: float = 0.0):
         self._regularization_coeff = _coefficient(regularization_coeff)

@@ -6,7 +6,7 @@ The gradient of ``x`` is ``x@GRAD``. Where several ops contribute to it, each wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from refluid.ir import unique_name
@@ -64,7 +64,7 @@ def append_backward(
         walk.run(RecomputedSegments(block, checkpoints) if checkpoints else None, ops)
     pairs = []
     for parameter in parameters:
-        gradient = walk.finish(parameter.name)
+        gradient = walk.results.get(parameter.name)
         if gradient is not None:
             pairs.append((parameter, block.var(gradient)))
     _mark_role_variables(block, pairs)
@@ -90,7 +90,7 @@ def gradients(
         for target, gradient in zip(targets, given, strict=True):
             walk.contribute(target.name, _target_gradient(walk, block, target, gradient))
         walk.run(None, ops)
-        found = [walk.finish(variable.name) for variable in inputs]
+        found = [walk.results.get(variable.name) for variable in inputs]
     return [None if name is None else block.var(name) for name in found]
 
 
@@ -121,7 +121,8 @@ class _Walk:
         self.callbacks = callbacks
         self.contributions: dict[str, list[str]] = {}  # variable -> names holding parts of its gradient
         self.writers: dict[str, Operator] = {}  # gradient name -> the op that writes it
-        self.finished: dict[str, str] = {}  # variable -> name of its complete gradient
+        self.complete: dict[str, str] = {}  # variable -> name of its complete gradient, until its writer takes it
+        self.results: dict[str, str] = {}  # variable -> name of its complete gradient, for the caller
         self.names: dict[str, str] = {}
         self.gradient_to_variable: dict[str, str] = {}
 
@@ -139,23 +140,23 @@ class _Walk:
     def finish(self, variable: str) -> str | None:
         """The name of the complete gradient of a variable, adding up its parts on first use."""
         parts = self.contributions.pop(variable, None)
-        if parts is None:
-            return self.finished.get(variable)
-        if len(parts) == 1:
-            self.finished[variable] = parts[0]
-            return parts[0]
-        total = self._gradient_variable(variable, self.gradient_name(variable))
-        self.block.append_op(type="sum", inputs={"X": parts}, outputs={"Out": total})
-        self.finished[variable] = total.name
-        return total.name
+        if parts is not None:
+            name = parts[0]
+            if len(parts) > 1:
+                name = self._gradient_variable(variable, self.gradient_name(variable)).name
+                self.block.append_op(type="sum", inputs={"X": parts}, outputs={"Out": name})
+            self.complete[variable] = self.results[variable] = name
+        return self.complete.get(variable)
 
     def run(self, segments: RecomputedSegments | None, ops: list[Operator]) -> None:
         for op in reversed(ops):
             self._differentiate(op if segments is None else segments.recomputed(op, self._incoming(op)))
+        for variable in list(self.contributions):
+            self.finish(variable)
 
     def _incoming(self, op: Operator) -> list[str]:
         """Gradients that are complete or begun for what ``op`` writes."""
-        names = (self.finished.get(n) or next(iter(self.contributions.get(n, ())), None) for n in op.output_arg_names)
+        names = (self.complete.get(n) or next(iter(self.contributions.get(n, ())), None) for n in op.output_arg_names)
         return [name for name in names if name]
 
     def _differentiate(self, op: Operator) -> None:
@@ -164,49 +165,56 @@ class _Walk:
             return
         outgoing = {}
         for slot, names in op.outputs.items():
-            found = [self.finish(_original(name, op)) for name in names]
+            found = [self._take(_original(name, op)) for name in names]
             if any(found):
                 outgoing[slot + GRAD_SUFFIX] = [name or EMPTY for name in found]
         wanted = {slot.name.removesuffix(GRAD_SUFFIX): slot.name for slot in gradient.outputs}
-        targets = {
-            wanted[slot]: [self._target(_original(name, op)) for name in names]
-            for slot, names in op.inputs.items()
-            if slot in wanted
-        }
-        if not outgoing or all(name == EMPTY for names in targets.values() for name in names):
+        sources = {slot: [_original(name, op) for name in names] for slot, names in op.inputs.items() if slot in wanted}
+        if not outgoing:
             return
-        for name in op.output_arg_names:  # a variable written in place starts a new, earlier gradient here
-            if name in op.input_arg_names:
-                self.finished.pop(_original(name, op), None)
+        supply = self._supply_targets([name for names in sources.values() for name in names])
+        targets = {wanted[slot]: [next(supply[name]) for name in names] for slot, names in sources.items()}
+        if all(name == EMPTY for names in targets.values() for name in names):
+            return
         available = {**op.inputs, **op.outputs, **outgoing}
         inputs = {slot.name: available[slot.name] for slot in gradient.inputs if slot.name in available}
         attrs = {n: v for n, v in op.attrs.items() if n not in (OP_ROLE, OP_ROLE_VAR)}
         appended = self._append(op, gradient.type, inputs, targets, attrs)
         for slot, names in targets.items():
-            for name, source in zip(names, op.inputs[slot.removesuffix(GRAD_SUFFIX)], strict=True):
+            for name, source in zip(names, sources[slot.removesuffix(GRAD_SUFFIX)], strict=True):
                 if name != EMPTY:
-                    self.contribute(_original(source, op), name)
+                    self.contribute(source, name)
                     self.writers[name] = appended
         for callback in self.callbacks:
             callback(block=self.block, context=self.gradient_to_variable)
+
+    def _take(self, variable: str) -> str | None:
+        """The gradient of what an op writes. Ops before it that write the same name wrote another value."""
+        gradient = self.finish(variable)
+        self.complete.pop(variable, None)
+        return gradient
 
     def _append(self, forward: Operator, type: str, inputs: dict, targets: dict, attrs: dict) -> Operator:
         appended = self.block.append_op(type=type, inputs=inputs, outputs=targets, attrs=attrs)
         appended.written_at = forward.written_at
         return appended
 
-    def _target(self, variable: str) -> str:
-        """The name a gradient op writes its part of ``variable``'s gradient to."""
+    def _supply_targets(self, variables: list[str]) -> dict[str, Iterator[str]]:
+        """For each variable the names its next gradient parts are written to; a variable may be wanted twice."""
+        return {v: iter(self._target_names(v, variables.count(v))) for v in dict.fromkeys(variables)}
+
+    def _target_names(self, variable: str, count: int) -> list[str]:
         described = self.block.find_var_recursive(variable)
         if variable in self.no_grad or described is None or described.dtype not in _FLOATING:
-            return EMPTY
+            return [EMPTY] * count
         parts = self.contributions.get(variable, [])
         plain = self.gradient_name(variable)
-        if not parts:
-            return self._gradient_variable(variable, plain).name
+        if not parts and count == 1:
+            return [self._gradient_variable(variable, plain).name]
         if parts == [plain] and plain in self.writers:
             parts[0] = self._renamed(variable, plain, 0)
-        return self._gradient_variable(variable, f"{plain}@RENAME@block{self.block.idx}@{len(parts)}").name
+        rename = f"{plain}@RENAME@block{self.block.idx}@"
+        return [self._gradient_variable(variable, f"{rename}{len(parts) + i}").name for i in range(count)]
 
     def _renamed(self, variable: str, plain: str, index: int) -> str:
         """The first part of a gradient steps aside when a second one appears."""

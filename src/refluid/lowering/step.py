@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from refluid import profiling
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
-from refluid.lowering.interpreter import Context, run
+from refluid.lowering.interpreter import Context, Schedule, run
 from refluid.lowering.plan import Piece, make_plan
 from refluid.lowering.range_checks import RangeChecks
 from refluid.ops.values import SelectedRows
@@ -101,7 +102,7 @@ class Step:
             else CompiledPiece(piece, self.persists, feeds, bool(self.seed), eager)
             for piece in plan.pieces
         ]
-        self._holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}
+        self.holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}
         self._single = self._bind_single() if len(self.pieces) == 1 and not eager else None
 
     def _bind_single(self) -> Any:
@@ -109,12 +110,12 @@ class Step:
         if not isinstance(piece, CompiledPiece):
             return None
         place_in_feed = {name: i for i, name in enumerate(self.feed_names)}
-        others = [(place_in_feed.get(n), self._holders.get(n)) for n in piece.others]
+        others = [(place_in_feed.get(n), self.holders.get(n)) for n in piece.others]
         return (
             piece,
-            [self._holders[n] for n in piece.mutable],
+            [self.holders[n] for n in piece.mutable],
             others,
-            [(self._holders[n], i) for i, n in enumerate(piece.writes) if n in self.persists],
+            [(self.holders[n], i) for i, n in enumerate(piece.writes) if n in self.persists],
             [piece.writes.index(n) if n in piece.writes else None for n in self.fetches],
         )
 
@@ -143,7 +144,7 @@ class Step:
         ]
 
     def _run_pieces(self, feeds: Sequence[Any], words: Any) -> list[Any]:
-        env = {name: holder.value for name, holder in self._holders.items() if holder.value is not None}
+        env = {name: holder.value for name, holder in self.holders.items() if holder.value is not None}
         env.update(zip(self.feed_names, feeds, strict=True))
         for piece in self.pieces:
             if isinstance(piece, CompiledPiece):
@@ -164,7 +165,7 @@ class Step:
             if value is not None:
                 env[name] = value
                 if name in self.persists:
-                    self._holders[name].value = value
+                    self.holders[name].value = value
         if flags is not None:
             piece.checks.check_flags(flags)
 
@@ -174,10 +175,11 @@ class Step:
             context = Context(report=checks.report, host=HostContext(op, self.scope, self.place, env))
             if words is not None:
                 context.key = context.seed_key = jax.random.wrap_key_data(jnp.asarray(words))
-            run(type(piece.schedule)((op,), {}), env, context)
+            with profiling.record(op.type):
+                run(Schedule((op,), {}), env, context)
             for name in op.output_arg_names:
                 if name in self.persists and name in env:
-                    self._holders[name].value = env[name]
+                    self.holders[name].value = env[name]
 
     def _random_words(self) -> np.ndarray | None:
         if not any(isinstance(p, Piece) or p.is_random for p in self.pieces):
@@ -188,7 +190,7 @@ class Step:
     def _unwritten(self, name: str, feeds: Sequence[Any]) -> Any:
         if name in self.feed_names:
             return feeds[self.feed_names.index(name)]
-        return self._holders[name].value
+        return self.holders[name].value
 
 
 def _holder(scope: Scope, block: Block, name: str) -> Any:

@@ -63,7 +63,7 @@ def dgc(
 
 def _passed_count(step, sparsity, rampup_step: float, size: int):
     """How many elements are passed on at ``step`` after the beginning."""
-    counts = jnp.asarray([max(int(size * (1 - share)), 1) for share in sparsity], jnp.int32)
+    counts = jnp.asarray([max(round(size * (1 - share)), 1) for share in sparsity], jnp.int32)
     period = (step * len(sparsity) / max(rampup_step, 1.0)).astype(jnp.int32)
     return counts[jnp.clip(period, 0, len(sparsity) - 1)]
 

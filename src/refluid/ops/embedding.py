@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from refluid.ops.checks import require_in_range
+from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
 from refluid.ops.values import SelectedRows
 
@@ -79,7 +80,40 @@ def merge_selected_rows(x):
     return x.merged() if isinstance(x, SelectedRows) else x
 
 
-@op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None)
+def _as_high_as_x(inputs: Described, attrs: dict[str, Any]) -> Described:
+    """How many rows there are is not known before running; Fluid announces all of X's height."""
+    (x,) = inputs["X"]
+    return {"Out": [ShapeDtype(x.shape, x.dtype)]}
+
+
+@op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None, infer=_as_high_as_x)
 def get_tensor_from_selected_rows(x):
     """The values of the rows there are, as a tensor."""
     return x.values if isinstance(x, SelectedRows) else x
+
+
+@op("cvm", inputs="X CVM", outputs="Y", differentiable="X")
+def cvm(x, show_click, *, use_cvm=True):
+    """The first two columns, shows and clicks, as log(show + 1) and the logarithm of the click rate, or left out."""
+    if not use_cvm:
+        return x[:, 2:]
+    logarithms = jnp.log(x[:, :2] + 1)
+    return jnp.concatenate([logarithms[:, :1], logarithms[:, 1:] - logarithms[:, :1], x[:, 2:]], 1)
+
+
+@op("cvm_grad", inputs="X CVM Y@GRAD", outputs="X@GRAD", grad=None, lod=None)
+def cvm_grad(x, show_click, y_grad, *, use_cvm=True):
+    """dy, with the sample's own shows and clicks in the first two columns: a server counts them like gradients."""
+    return jnp.concatenate([show_click.astype(y_grad.dtype), y_grad[:, 2:] if use_cvm else y_grad], 1)
+
+
+@op("add_position_encoding", inputs="X", outputs="Out")
+def add_position_encoding(x, *, alpha=1.0, beta=1.0):
+    """alpha * x + beta * (sines, then cosines, of the position at falling frequencies)."""
+    if x.ndim != 3 or x.shape[2] % 2:
+        raise ValueError(f"X must be [batch, length, an even size], not {list(x.shape)}")
+    half = x.shape[2] // 2
+    positions = jnp.arange(x.shape[1], dtype=x.dtype)[:, None]
+    exponents = jnp.arange(half, dtype=x.dtype) / (half - 1) if half > 1 else jnp.ones(1, x.dtype)
+    angles = positions / jnp.power(jnp.asarray(10000.0, x.dtype), exponents)
+    return alpha * x + beta * jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], 1)

@@ -83,7 +83,7 @@ def derive_gradient_op(forward: OpDef) -> OpDef:
         given = {
             slot.name: list(value) if slot.repeated else [value]
             for slot, value in zip(slots, values, strict=True)
-            if value is not None and value != []
+            if value is not None and not (slot.repeated and not value)
         }
         arguments = {slot.name: given[slot.name] for slot in forward.inputs if slot.name in given}
         _, pullback = forward_with_pullback(forward, arguments, attrs)

@@ -51,7 +51,9 @@ def hinge_loss(logits, labels):
 @op("log_loss", inputs="Predicted Labels", outputs="Loss", differentiable="Predicted")
 def log_loss(predicted, labels, *, epsilon):
     """-labels * log(predicted + epsilon) - (1 - labels) * log(1 - predicted + epsilon)."""
-    return -labels * jnp.log(predicted + epsilon) - (1 - labels) * jnp.log(1 - predicted + epsilon)
+    # The maximum changes nothing; without it XLA adds epsilon to 1 first and loses most of its digits.
+    others = jnp.maximum(1 - predicted, -1.0)
+    return -labels * jnp.log(predicted + epsilon) - (1 - labels) * jnp.log(others + epsilon)
 
 
 @op("bce_loss", inputs="X Label", outputs="Out", differentiable="X")

@@ -60,14 +60,19 @@ def layer_norm(x, scale=None, bias=None, *, begin_norm_axis=1, epsilon=1e-5):
 
 
 @op("group_norm", inputs="X Scale? Bias?", outputs="Y Mean Variance")
-def group_norm(x, scale=None, bias=None, *, groups, epsilon=1e-5, data_layout="NCHW"):
+def group_norm(x, scale=None, bias=None, *, groups=1, epsilon=1e-5, data_layout="NCHW"):
     """Standardises each group of channels of each sample, then scales and shifts channel by channel."""
     if data_layout == "NHWC":
         x = jnp.moveaxis(x, -1, 1)
     samples, channels, *place = x.shape
     if groups < 1 or channels % groups:
         raise ValueError(f"groups={groups} does not divide the {channels} channels of X")
-    normal, mean, variance = standardise(x.reshape(samples, groups, (channels // groups) * math.prod(place)), epsilon)
+    grouped = x.reshape(samples, groups, (channels // groups) * math.prod(place))
+    normal, mean, variance = standardise(grouped, epsilon)
+    if scale is None:
+        # Fluid's gradient takes the mean for a constant then; this adds 0, and the gradient that was subtracted.
+        center = jnp.mean(grouped, -1, keepdims=True)
+        normal += (center - lax.stop_gradient(center)) * lax.stop_gradient(lax.rsqrt(variance + epsilon))[..., None]
     y = _scale_and_shift(normal.reshape(x.shape), _of_channels(scale, x), _of_channels(bias, x))
     return jnp.moveaxis(y, 1, -1) if data_layout == "NHWC" else y, mean, variance
 
@@ -99,10 +104,10 @@ def _of_channels(values: Any, x: Any, axis: int = 1) -> Any:
 def lrn(x, *, n=5, k=2.0, alpha=1e-4, beta=0.75, data_format="NCHW"):
     """x / (k + alpha * sum of squares over n neighbouring channels) ** beta."""
     axis = x.ndim - 1 if data_format == "NHWC" else 1
-    window = [n if i == axis else 1 for i in range(x.ndim)]
-    before = (n - 1) // 2
+    before, channels = (n - 1) // 2, x.shape[axis]
     padding = [(before, n - 1 - before) if i == axis else (0, 0) for i in range(x.ndim)]
-    total = lax.reduce_window(jnp.square(x), jnp.zeros((), x.dtype), lax.add, window, (1,) * x.ndim, padding)
+    squares = jnp.pad(jnp.square(x), padding)
+    total = sum(lax.slice_in_dim(squares, i, i + channels, axis=axis) for i in range(n))
     middle = k + alpha * total
     return x * middle**-beta, middle
 
@@ -119,7 +124,7 @@ def spectral_norm(weight, u, v, *, dim=0, power_iters=1, eps=1e-12):
 def spectral_norm_grad(weight, u, v, out_grad, *, dim=0, power_iters=1, eps=1e-12):
     """Fluid's gradient, which weighs u v' with each element's own gradient and the sum of all weights.
 
-    It is not the derivative (that has sum(gradient * weight) u v' instead); it is what Fluid's models were trained with.
+    It is not the derivative, which has sum(gradient * weight) u v' instead; Fluid's models were trained with it.
     """
     matrix, incoming = _as_matrix(weight, dim), _as_matrix(out_grad, dim)
     u, v = _power_iteration(matrix, u, v, power_iters, eps)

@@ -102,8 +102,8 @@ def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9
 def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-6):
     """Steps in the ratio of the running sizes of updates and gradients; there is no learning rate.
 
-    Zeiler's paper steps by the update that went into the running size. Fluid, which overwrites that size first, steps by
-    the new ratio; so does this.
+    Zeiler's paper steps by the update that went into the running size. Fluid, which overwrites that size first, steps
+    by the new ratio; so does this.
     """
     grad = dense_gradient(grad)
     squared_grad = rho * squared_grad + (1 - rho) * grad * grad

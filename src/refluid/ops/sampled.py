@@ -1,7 +1,7 @@
 """Losses over many classes that look at a few of them: nce, hierarchical_sigmoid, sample_logits.
 
-Their gradients are written out: two of them draw samples, which the gradient must reuse, and the gradient of a sparse weight
-holds only the rows that took part.
+Their gradients are written out: two of them draw samples, which the gradient must reuse, and the gradient of a sparse
+weight holds only the rows that took part. Rows may repeat there; Fluid adds them up at once.
 """
 
 from __future__ import annotations
@@ -173,9 +173,7 @@ def hierarchical_sigmoid(x, w, label, table=None, code=None, bias=None, *, num_c
     lod=None,
     sparse_outputs=lambda attrs: {"W@GRAD"} if attrs.get("is_sparse") else set(),
 )
-def hierarchical_sigmoid_grad(
-    x, w, label, table, code, bias, costs, out_grad, *, num_classes=2, is_sparse=False
-):
+def hierarchical_sigmoid_grad(x, w, label, table, code, bias, costs, out_grad, *, num_classes=2, is_sparse=False):
     """(sigmoid(score) - bit) * dout at every step of the path; clipping the score does not stop it."""
     nodes, bits = _path(label, table, code, num_classes, w.shape[0])
     slopes = (-jnp.expm1(-costs) - bits.astype(x.dtype)) * out_grad.reshape(-1, 1)
@@ -240,8 +238,8 @@ def _sample_classes(key, labels, logits, count):
     """Labels and ``count`` different classes for all rows, with the probability that so many draws meet each.
 
     Fluid draws from a log-uniform distribution until it has ``count`` different classes, and uses the number of draws.
-    The classes with the largest Gumbel noise have the same distribution; the draws that would have been repeats then are
-    geometric.
+    Adding Gumbel noise to the logarithms and taking the largest gives the same distribution at once; the number of
+    repeats between one new class and the next is geometric.
     """
     classes = logits.shape[1]
     probability = _log_uniform_probability(jnp.arange(classes), classes + 1)
@@ -255,3 +253,11 @@ def _sample_classes(key, labels, logits, count):
     chance = probability[samples]
     met = jnp.where(repeats == 0, chance * count, -jnp.expm1((count + repeats) * jnp.log1p(-chance)))
     return samples, met.astype(logits.dtype)
+
+
+@op("sampling_id", inputs="X", outputs="Out", grad=None, random=True)
+def sampling_id(x, *, min=0.0, max=1.0, key):
+    """A class for each row of x, drawn with the probabilities in the row."""
+    fractions = noise.uniform(key, (x.shape[0], 1), x.dtype, min, max)
+    passed = (fractions >= jnp.cumsum(x, 1)).sum(1, dtype=jnp.int64)
+    return jnp.minimum(passed, x.shape[1] - 1)

@@ -1,4 +1,4 @@
-"""Ops that cut a box out of a tensor: slice, strided_slice, crop, crop_tensor; and reverse, which only turns it round."""
+"""Ops that cut a box out of a tensor (slice, strided_slice, crop), and the ones that only turn it (reverse, flip, roll)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def slice_(x, starts_tensor, ends_tensor, starts_tensors, ends_tensors, *, axes,
 
 
 def _span(start: int, end: int, stride: int, size: int) -> tuple[int, int]:
-    """The lowest place and the number of places of a strided range; an end of -1 is open when counting down."""
+    """The lowest place and the number of places of a strided range; an end of -1 is open when counting down.
+
+    Fluid steps up from the lowest place even where the stride is negative, and turns the result round.
+    """
     if stride == 0:
         raise ValueError("a stride of 0 goes nowhere")
     start = start + size if start < 0 else start
@@ -77,7 +80,7 @@ def _span(start: int, end: int, stride: int, size: int) -> tuple[int, int]:
     count = -(-(high - low) // abs(stride))
     if count <= 0:
         raise ValueError(f"nothing of a dim of {size} is between start {start} and end {end} with stride {stride}")
-    return (low if stride > 0 else high - 1 + (count - 1) * stride), count
+    return low, count
 
 
 def _infer_strided_slice(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -149,7 +152,9 @@ def _infer_crop(inputs: Described, attrs: dict[str, Any]) -> Described:
 def crop(x, like, offsets_tensor, *, shape=(), offsets=()):
     """The part of x that starts at ``offsets`` and has the given shape, or that of Y."""
     # A dim of -1 is x's own, the batch, whatever its offset.
-    wanted = [dim if size == -1 else size for dim, size in zip(x.shape, shape, strict=True)] if like is None else like.shape
+    wanted = (
+        [dim if size == -1 else size for dim, size in zip(x.shape, shape, strict=True)] if like is None else like.shape
+    )
     return _box(x, wanted, integers(offsets, offsets_tensor))
 
 
@@ -192,7 +197,7 @@ def flip(x, *, dims):
 
 @op("roll", inputs="X", outputs="Out")
 def roll(x, *, shifts, dims=()):
-    """x shifted along ``dims``, what leaves at one end coming in at the other; without dims, x as one long row."""
-    if not dims:
-        return jnp.roll(x.reshape(-1), sum(shifts)).reshape(x.shape)
+    """x shifted along ``dims``; what leaves at one end comes in at the other."""
+    if len(shifts) != len(dims):
+        raise ValueError(f"shifts {list(shifts)} need one dim each, not {list(dims)}")
     return jnp.roll(x, shifts, dims)

@@ -1,7 +1,7 @@
 """Softmax and the cross entropies: the losses of classification.
 
-Gradients are written out where Fluid's differ from the derivative of the forward rule (clipping counts in the value, not
-in the gradient) or where the saved softmax makes them one fused expression.
+Gradients are written out where Fluid's differ from the derivative of the forward rule (clipping counts in the value,
+not in the gradient) or where the saved softmax makes them one fused expression.
 """
 
 from __future__ import annotations

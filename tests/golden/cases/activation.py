@@ -1,4 +1,5 @@
 """Activations and functions of one tensor, at their kinks too."""
+
 import numpy as np
 
 from golden.case import Case, Lod, f32, f64, layer_case
@@ -9,14 +10,44 @@ MIXED = ("gelu", "erf", "mish", "sign")
 FAR = np.float32([-100, -30, -3, 3, 30, 100])
 
 CASES = []
-for kind in ("relu", "sigmoid", "logsigmoid", "exp", "tanh", "atan", "tanh_shrink", "softshrink", "abs", "ceil", "floor",
-             "cos", "sin", "round", "square", "softplus", "softsign", "gelu", "erf", "brelu", "leaky_relu", "soft_relu",
-             "elu", "relu6", "stanh", "hard_shrink", "thresholded_relu", "hard_sigmoid", "swish", "hard_swish", "selu",
-             "mish", "sign"):
+for kind in (
+    "relu",
+    "sigmoid",
+    "logsigmoid",
+    "exp",
+    "tanh",
+    "atan",
+    "tanh_shrink",
+    "softshrink",
+    "abs",
+    "ceil",
+    "floor",
+    "cos",
+    "sin",
+    "round",
+    "square",
+    "softplus",
+    "softsign",
+    "gelu",
+    "erf",
+    "brelu",
+    "leaky_relu",
+    "soft_relu",
+    "elu",
+    "relu6",
+    "stanh",
+    "hard_shrink",
+    "thresholded_relu",
+    "hard_sigmoid",
+    "swish",
+    "hard_swish",
+    "selu",
+    "mish",
+    "sign",
+):
     CASES.append(Case(kind, {"X": KINKS}, grads="X"))
     CASES.append(Case(kind, {"X": f32(2, 3, low=-3, high=3)}, grads="X", name="noise"))
-    CASES.append(Case(kind, {"X": f64(2, 1, 3, low=-3, high=3)}, grads="" if kind in MIXED else "X",
-                      name="float64"))
+    CASES.append(Case(kind, {"X": f64(2, 1, 3, low=-3, high=3)}, grads="" if kind in MIXED else "X", name="float64"))
 for kind in ("sqrt", "rsqrt", "log", "log1p", "reciprocal"):
     CASES.append(Case(kind, {"X": f32(2, 3, low=0.1, high=4)}, grads="X"))
     CASES.append(Case(kind, {"X": f64(2, 3, low=0.1, high=4)}, grads="X", name="float64"))
@@ -35,7 +66,6 @@ CASES += [
     Case("square", {"X": np.int32([-2, 0, 3])}, name="int32"),
     Case("pow", {"X": np.int64([-2, 0, 3])}, attrs={"factor": 2.0}, name="int64"),
     Case("relu", {"X": Lod(f32(5, 2), [[2, 3]])}, grads="X", name="sequence"),
-
     Case("softshrink", {"X": KINKS}, attrs={"lambda": 1.0}, grads="X", name="lambda"),
     Case("gelu", {"X": f32(2, 3, low=-3, high=3)}, attrs={"approximate": True}, grads="X", name="approximate"),
     Case("brelu", {"X": KINKS}, attrs={"t_min": -1.0, "t_max": 1.0}, grads="X", name="bounds"),
@@ -59,28 +89,63 @@ CASES += [
     Case("hard_swish", {"X": np.float32([-4, -3, 0, 3, 4])}, grads="X", name="borders"),
     Case("selu", {"X": KINKS}, attrs={"scale": 1.5, "alpha": 2.0}, grads="X", name="scales"),
     Case("mish", {"X": KINKS}, attrs={"threshold": 1.0}, name="threshold"),
-
-    Case("prelu", {"X": np.float32([[-1, 0, 1, 2]]), "Alpha": np.float32([0.3])}, attrs={"mode": "all"},
-         grads="X Alpha"),
-    Case("prelu", {"X": f32(2, 3, 2, 2), "Alpha": f32(1, 3, 1, 1)}, attrs={"mode": "channel"}, grads="X Alpha",
-         name="channel"),
-    Case("prelu", {"X": f32(2, 4), "Alpha": f32(1, 4, 1, 1)}, attrs={"mode": "channel"}, grads="X Alpha",
-         name="channel of a matrix"),
-    Case("prelu", {"X": f32(2, 3, 2), "Alpha": f32(1, 3, 2)}, attrs={"mode": "element"}, grads="X Alpha",
-         name="element"),
+    Case(
+        "prelu", {"X": np.float32([[-1, 0, 1, 2]]), "Alpha": np.float32([0.3])}, attrs={"mode": "all"}, grads="X Alpha"
+    ),
+    Case(
+        "prelu",
+        {"X": f32(2, 3, 2, 2), "Alpha": f32(1, 3, 1, 1)},
+        attrs={"mode": "channel"},
+        grads="X Alpha",
+        name="channel",
+    ),
+    Case(
+        "prelu",
+        {"X": f32(2, 4), "Alpha": f32(1, 4, 1, 1)},
+        attrs={"mode": "channel"},
+        grads="X Alpha",
+        name="channel of a matrix",
+    ),
+    Case(
+        "prelu", {"X": f32(2, 3, 2), "Alpha": f32(1, 3, 2)}, attrs={"mode": "element"}, grads="X Alpha", name="element"
+    ),
     Case("prelu", {"X": Lod(f32(5, 2), [[2, 3]]), "Alpha": f32(1)}, attrs={"mode": "all"}, name="sequence"),
     Case("maxout", {"X": f32(2, 6, 2, 3)}, attrs={"groups": 2}, grads="X"),
     Case("maxout", {"X": f32(2, 6, 2, 1)}, attrs={"groups": 3}, grads="X", name="three"),
     Case("maxout", {"X": f32(1, 2, 2, 4)}, attrs={"groups": 2, "axis": 3}, grads="X", name="last"),
-    Case("maxout", {"X": np.float32([1, 1, 2, 1, 0, 0, 0, 0]).reshape(1, 4, 2, 1)}, attrs={"groups": 2}, grads="X",
-         name="tie"),
+    Case(
+        "maxout",
+        {"X": np.float32([1, 1, 2, 1, 0, 0, 0, 0]).reshape(1, 4, 2, 1)},
+        attrs={"groups": 2},
+        grads="X",
+        name="tie",
+    ),
 ]
 
 
 @layer_case(CASES, x=f32(2, 3, low=-3, high=3))
 def activations_without_attributes(fluid, x):
-    names = ["sigmoid", "logsigmoid", "exp", "tanh", "atan", "tanh_shrink", "abs", "ceil", "floor", "cos", "sin", "round",
-             "square", "softplus", "softsign", "relu", "gelu", "erf", "sign"]
+    names = [
+        "sigmoid",
+        "logsigmoid",
+        "exp",
+        "tanh",
+        "atan",
+        "tanh_shrink",
+        "abs",
+        "ceil",
+        "floor",
+        "cos",
+        "sin",
+        "round",
+        "square",
+        "softplus",
+        "softsign",
+        "relu",
+        "gelu",
+        "erf",
+        "sign",
+    ]
     return [getattr(fluid.layers, name)(x) for name in names]
 
 
@@ -92,26 +157,58 @@ def functions_of_positive_numbers(fluid, x):
 @layer_case(CASES, x=f32(2, 3))
 def named_activations(fluid, x):
     layers = fluid.layers
-    return [layers.relu(x, name="a"), layers.tanh(x, name="b"), layers.elu(x, 0.5, name="c"), layers.square(x, "d"),
-            layers.relu6(x, name="e"), layers.exp(x, name="f")]
+    return [
+        layers.relu(x, name="a"),
+        layers.tanh(x, name="b"),
+        layers.elu(x, 0.5, name="c"),
+        layers.square(x, "d"),
+        layers.relu6(x, name="e"),
+        layers.exp(x, name="f"),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 3, low=-3, high=3))
 def activations_with_default_attributes(fluid, x):
-    names = ["softshrink", "hard_shrink", "thresholded_relu", "brelu", "leaky_relu", "soft_relu", "elu", "relu6",
-             "hard_sigmoid", "swish", "hard_swish", "selu", "pow"]
+    names = [
+        "softshrink",
+        "hard_shrink",
+        "thresholded_relu",
+        "brelu",
+        "leaky_relu",
+        "soft_relu",
+        "elu",
+        "relu6",
+        "hard_sigmoid",
+        "swish",
+        "hard_swish",
+        "selu",
+        "pow",
+    ]
     return [getattr(fluid.layers, name)(x) for name in names]
 
 
 @layer_case(CASES, x=f32(2, 3, low=-3, high=3))
 def activations_with_attributes(fluid, x):
     layers = fluid.layers
-    return [layers.softshrink(x, alpha=0.3), layers.hard_shrink(x, threshold=0.2), layers.hard_shrink(x, 0.4),
-            layers.thresholded_relu(x, 0.4), layers.brelu(x, -1.0, 1.0), layers.leaky_relu(x, alpha=0.1),
-            layers.soft_relu(x, 20.0), layers.elu(x, alpha=0.2), layers.relu6(x, threshold=2.0),
-            layers.stanh(x, 0.5, 1.2), layers.hard_sigmoid(x, 0.3, 0.4), layers.swish(x, beta=2.0),
-            layers.hard_swish(x, 4.0, 4.0, 2.0), layers.selu(x, scale=1.5, alpha=2.0), layers.gelu(x, approximate=True),
-            layers.pow(x, 3.0), layers.pow(x, factor=2)]
+    return [
+        layers.softshrink(x, alpha=0.3),
+        layers.hard_shrink(x, threshold=0.2),
+        layers.hard_shrink(x, 0.4),
+        layers.thresholded_relu(x, 0.4),
+        layers.brelu(x, -1.0, 1.0),
+        layers.leaky_relu(x, alpha=0.1),
+        layers.soft_relu(x, 20.0),
+        layers.elu(x, alpha=0.2),
+        layers.relu6(x, threshold=2.0),
+        layers.stanh(x, 0.5, 1.2),
+        layers.hard_sigmoid(x, 0.3, 0.4),
+        layers.swish(x, beta=2.0),
+        layers.hard_swish(x, 4.0, 4.0, 2.0),
+        layers.selu(x, scale=1.5, alpha=2.0),
+        layers.gelu(x, approximate=True),
+        layers.pow(x, 3.0),
+        layers.pow(x, factor=2),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 3, low=0.2, high=3))
@@ -122,8 +219,12 @@ def pow_of_a_tensor(fluid, x):
 @layer_case(CASES, x=f32(2, 3, 2, 2), y=f32(2, 4))
 def prelu_layer(fluid, x, y):
     layers = fluid.layers
-    return [layers.prelu(x, "all"), layers.prelu(x, "channel", param_attr="slopes"),
-            layers.prelu(x, mode="element", name="each"), layers.prelu(y, "element")]
+    return [
+        layers.prelu(x, "all"),
+        layers.prelu(x, "channel", param_attr="slopes"),
+        layers.prelu(x, mode="element", name="each"),
+        layers.prelu(y, "element"),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 6, 2, 3))

@@ -1,4 +1,5 @@
 """Comparisons, logic, and the tests for infinities and NaN."""
+
 import numpy as np
 
 from golden.case import Case, Lod, Rows, bools, f32, f64, ints, layer_case
@@ -38,8 +39,14 @@ for kind in ("isfinite", "isinf", "isnan"):
 @layer_case(CASES, grads=False, x=ints(2, 3, high=3), y=ints(2, 3, high=3, salt=1))
 def comparison_layers(fluid, x, y):
     layers = fluid.layers
-    return [layers.less_than(x, y), layers.less_equal(x, y), layers.greater_than(x, y), layers.greater_equal(x, y),
-            layers.equal(x, y), layers.not_equal(x, y)]
+    return [
+        layers.less_than(x, y),
+        layers.less_equal(x, y),
+        layers.greater_than(x, y),
+        layers.greater_equal(x, y),
+        layers.equal(x, y),
+        layers.not_equal(x, y),
+    ]
 
 
 @layer_case(CASES, grads=False, x=f32(2, 3), y=f32(2, 3, salt=1))
@@ -54,8 +61,13 @@ def comparison_into_a_variable(fluid, x, y):
 def logical_layers(fluid, x, y):
     layers = fluid.layers
     out = layers.create_tensor("bool", name="out")
-    return [layers.logical_and(x, y), layers.logical_or(x, y, name="either"), layers.logical_xor(x, y, out=out),
-            layers.logical_not(x), layers.logical_not(y, name="inverse")]
+    return [
+        layers.logical_and(x, y),
+        layers.logical_or(x, y, name="either"),
+        layers.logical_xor(x, y, out=out),
+        layers.logical_not(x),
+        layers.logical_not(y, name="inverse"),
+    ]
 
 
 @layer_case(CASES, grads=False, x=np.float32([1, np.inf, np.nan]))

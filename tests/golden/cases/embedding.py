@@ -1,4 +1,5 @@
 """Embedding lookups, their dense and sparse gradients, and ops on SelectedRows."""
+
 import numpy as np
 
 from golden.case import Case, Lod, Rows, f32, f64, ints, layer_case
@@ -19,24 +20,29 @@ CASES = [
     Case("lookup_table", {"W": TABLE, "Ids": column(2)}, grads="W"),
     Case("lookup_table", {"W": TABLE, "Ids": REPEATED}, attrs={"padding_idx": 1}, grads="W"),
     Case("lookup_table", {"W": TABLE, "Ids": REPEATED}, attrs={"is_sparse": True}, grads="W"),
-    Case("lookup_table", {"W": TABLE, "Ids": REPEATED.reshape(2, 2, 1)}, attrs={"is_sparse": True, "padding_idx": 1},
-         grads="W"),
+    Case(
+        "lookup_table",
+        {"W": TABLE, "Ids": REPEATED.reshape(2, 2, 1)},
+        attrs={"is_sparse": True, "padding_idx": 1},
+        grads="W",
+    ),
     Case("lookup_table", {"W": f64(5, 3), "Ids": REPEATED}),
     Case("lookup_table", {"W": TABLE, "Ids": Lod(REPEATED, [[1, 3]])}, grads="W"),
-
     Case("lookup_table_v2", {"W": TABLE, "Ids": REPEATED}, grads="W"),
     Case("lookup_table_v2", {"W": TABLE, "Ids": REPEATED.reshape(2, 2)}, grads="W"),
     Case("lookup_table_v2", {"W": TABLE, "Ids": REPEATED.reshape(2, 2, 1)}, grads="W"),
     Case("lookup_table_v2", {"W": TABLE, "Ids": REPEATED.reshape(4)}, grads="W"),
     Case("lookup_table_v2", {"W": TABLE, "Ids": REPEATED.reshape(2, 2)}, attrs={"padding_idx": 3}, grads="W"),
     Case("lookup_table_v2", {"W": TABLE, "Ids": REPEATED.reshape(2, 2)}, attrs={"is_sparse": True}, grads="W"),
-    Case("lookup_table_v2", {"W": TABLE, "Ids": REPEATED.reshape(4)}, attrs={"is_sparse": True, "padding_idx": 1},
-         grads="W"),
+    Case(
+        "lookup_table_v2",
+        {"W": TABLE, "Ids": REPEATED.reshape(4)},
+        attrs={"is_sparse": True, "padding_idx": 1},
+        grads="W",
+    ),
     Case("lookup_table_v2", {"W": f64(4, 2), "Ids": ints(2, 3, high=4)}),
-
     Case("lookup_table_dequant", {"W": f32(5, 4), "Ids": column(1, 3)}),
     Case("lookup_table_dequant", {"W": f32(4, 5), "Ids": column(1, 3, 0).reshape(3, 1, 1)}),
-
     Case("merge_selected_rows", {"X": GRADIENT}),
     Case("get_tensor_from_selected_rows", {"X": GRADIENT}),
 ]

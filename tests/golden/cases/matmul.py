@@ -4,10 +4,20 @@ from golden.case import Case, Lod, f32, f64, ints, layer_case
 
 CASES = [
     Case("mul", {"X": f32(2, 3), "Y": f32(3, 4)}, grads="X Y"),
-    Case("mul", {"X": f32(2, 3, 4), "Y": f32(4, 3, 2)}, attrs={"x_num_col_dims": 1, "y_num_col_dims": 2}, grads="X Y",
-         name="folds"),
-    Case("mul", {"X": f32(2, 2, 3), "Y": f32(3, 2, 2)}, attrs={"x_num_col_dims": 2, "y_num_col_dims": 1}, grads="X Y",
-         name="keeps dims"),
+    Case(
+        "mul",
+        {"X": f32(2, 3, 4), "Y": f32(4, 3, 2)},
+        attrs={"x_num_col_dims": 1, "y_num_col_dims": 2},
+        grads="X Y",
+        name="folds",
+    ),
+    Case(
+        "mul",
+        {"X": f32(2, 2, 3), "Y": f32(3, 2, 2)},
+        attrs={"x_num_col_dims": 2, "y_num_col_dims": 1},
+        grads="X Y",
+        name="keeps dims",
+    ),
     Case("mul", {"X": f32(2, 3, 1, 1), "Y": f32(3, 1)}, grads="X Y", name="dims of size 1"),
     Case("mul", {"X": f32(1, 1), "Y": f32(1, 1)}, grads="X Y", name="one element"),
     Case("mul", {"X": Lod(f32(5, 2), [[2, 3]]), "Y": f32(2, 3)}, grads="X Y", name="sequence"),
@@ -36,15 +46,26 @@ for x, y, attrs in [
     ((3,), (2, 3, 4), {}),
     ((2, 3, 1, 4), (2, 3, 4, 1), {"alpha": 2.0}),
 ]:
-    CASES.append(Case("matmul", {"X": f32(*x), "Y": f32(*y, salt=1)}, attrs=attrs, grads="X Y",
-                      name="%s by %s%s" % (x, y, "".join(" " + key for key in sorted(attrs)))))
+    CASES.append(
+        Case(
+            "matmul",
+            {"X": f32(*x), "Y": f32(*y, salt=1)},
+            attrs=attrs,
+            grads="X Y",
+            name="%s by %s%s" % (x, y, "".join(" " + key for key in sorted(attrs))),
+        )
+    )
 
 CASES += [
     Case("matmul", {"X": f64(2, 3), "Y": f64(3, 4)}, attrs={"alpha": 2.0}, name="float64"),
     Case("matmul", {"X": Lod(f32(5, 2), [[2, 3]]), "Y": f32(2, 3)}, grads="X Y", name="sequence"),
     Case("bmm", {"X": f32(2, 2, 3), "Y": f32(2, 3, 4)}, grads="X Y"),
-    Case("addmm", {"Input": f32(2, 4), "X": f32(2, 3), "Y": f32(3, 4)}, attrs={"Alpha": 2.0, "Beta": 0.5},
-         grads="Input X Y"),
+    Case(
+        "addmm",
+        {"Input": f32(2, 4), "X": f32(2, 3), "Y": f32(3, 4)},
+        attrs={"Alpha": 2.0, "Beta": 0.5},
+        grads="Input X Y",
+    ),
     Case("addmm", {"Input": f32(1, 4), "X": f32(2, 3), "Y": f32(3, 4)}, grads="Input X Y", name="one row"),
     Case("dot", {"X": f32(2, 3), "Y": f32(2, 3, salt=1)}, grads="X Y"),
     Case("dot", {"X": f32(3), "Y": f32(3, salt=1)}, grads="X Y", name="vectors"),
@@ -73,15 +94,22 @@ def fc_named_without_bias(fluid, x):
 @layer_case(CASES, x=f32(2, 3, 4, 2))
 def fc_flattens(fluid, x):
     layers = fluid.layers
-    return [layers.fc(x, 5), layers.fc(x, 5, num_flatten_dims=2), layers.fc(x, 5, num_flatten_dims=-1, act="relu"),
-            layers.fc(x, 1, num_flatten_dims=3)]
+    return [
+        layers.fc(x, 5),
+        layers.fc(x, 5, num_flatten_dims=2),
+        layers.fc(x, 5, num_flatten_dims=-1, act="relu"),
+        layers.fc(x, 1, num_flatten_dims=3),
+    ]
 
 
 @layer_case(CASES, x=f32(4, 3), y=f32(4, 2))
 def fc_of_several_inputs(fluid, x, y):
     layers = fluid.layers
-    return [layers.fc([x, y], 5), layers.fc([x, y], 5, param_attr=["first", "second"], bias_attr="third", act="relu"),
-            layers.fc([x, y], 2, param_attr=fluid.ParamAttr(learning_rate=0.5), name="both")]
+    return [
+        layers.fc([x, y], 5),
+        layers.fc([x, y], 5, param_attr=["first", "second"], bias_attr="third", act="relu"),
+        layers.fc([x, y], 2, param_attr=fluid.ParamAttr(learning_rate=0.5), name="both"),
+    ]
 
 
 @layer_case(CASES, x=f32(4, 3))
@@ -99,9 +127,13 @@ def fc_of_a_sequence(fluid, x):
 @layer_case(CASES, x=f32(2, 3), y=f32(3, 4), batch=f32(2, 3, 4), cube=f32(3, 4, 2))
 def product_layers(fluid, x, y, batch, cube):
     layers = fluid.layers
-    return [layers.mul(x, y), layers.mul(batch, cube, 1, 2, name="folded"),
-            layers.matmul(x, y), layers.matmul(batch, y, transpose_y=True, alpha=0.5, name="scaled"),
-            layers.matmul(batch, batch, True)]
+    return [
+        layers.mul(x, y),
+        layers.mul(batch, cube, 1, 2, name="folded"),
+        layers.matmul(x, y),
+        layers.matmul(batch, y, transpose_y=True, alpha=0.5, name="scaled"),
+        layers.matmul(batch, batch, True),
+    ]
 
 
 @layer_case(CASES, x=f64(2, 3), y=f64(3, 4))

@@ -1,4 +1,5 @@
 """batch_norm, layer_norm and their relatives."""
+
 import numpy as np
 
 from golden.case import Case, f32, f64, layer_case
@@ -20,8 +21,19 @@ def batch_norm_case(x, name, channels, **attrs):
     trained = not attrs.get("is_test")
     skip = "" if trained else "SavedMean SavedVariance"
     reason = "" if trained else "scratch that nothing reads"
-    CASES.append(Case("batch_norm", inputs, outputs, attrs, "X Scale Bias" if trained else "", inplace, name,
-                      skip=skip, reason=reason))
+    CASES.append(
+        Case(
+            "batch_norm",
+            inputs,
+            outputs,
+            attrs,
+            "X Scale Bias" if trained else "",
+            inplace,
+            name,
+            skip=skip,
+            reason=reason,
+        )
+    )
 
 
 batch_norm_case(f32(3, 4, 2, 5), "nchw", 4)
@@ -41,18 +53,41 @@ batch_norm_case(f32(3, 2, 5, 4), "global_stats_nhwc", 4, use_global_stats=True, 
 batch_norm_case(f32(2, 1, 3, 3), "one_channel", 1)
 
 CASES.append(
-    Case("batch_norm", {"X": f32(3, 4, 2), "Scale": f32(4, salt=1), "Bias": f32(4, salt=2), "Mean": f32(4, salt=3),
-                        "Variance": f32(4, salt=4, low=0.5), "MomentumTensor": np.array([0.3], "float32")},
-         "Y MeanOut VarianceOut SavedMean SavedVariance", name="momentum_tensor",
-         inplace={"MeanOut": "Mean", "VarianceOut": "Variance"}))
+    Case(
+        "batch_norm",
+        {
+            "X": f32(3, 4, 2),
+            "Scale": f32(4, salt=1),
+            "Bias": f32(4, salt=2),
+            "Mean": f32(4, salt=3),
+            "Variance": f32(4, salt=4, low=0.5),
+            "MomentumTensor": np.array([0.3], "float32"),
+        },
+        "Y MeanOut VarianceOut SavedMean SavedVariance",
+        name="momentum_tensor",
+        inplace={"MeanOut": "Mean", "VarianceOut": "Variance"},
+    )
+)
 
 for name, x, axis in (
-        ("matrix", f32(4, 6), 1), ("rows", f32(2, 3, 4), 2), ("rest", f32(2, 3, 4), 1), ("images", f32(2, 3, 2, 2), 1),
-        ("one_row", f32(1, 7), 1)):
+    ("matrix", f32(4, 6), 1),
+    ("rows", f32(2, 3, 4), 2),
+    ("rest", f32(2, 3, 4), 1),
+    ("images", f32(2, 3, 2, 2), 1),
+    ("one_row", f32(1, 7), 1),
+):
     size = int(np.prod(x.shape[axis:]))
     scale, bias = f32(size, salt=1, low=0.5, high=1.5), f32(size, salt=2)
-    CASES.append(Case("layer_norm", {"X": x, "Scale": scale, "Bias": bias}, "Y Mean Variance",
-                      {"begin_norm_axis": axis}, "X Scale Bias", name=name))
+    CASES.append(
+        Case(
+            "layer_norm",
+            {"X": x, "Scale": scale, "Bias": bias},
+            "Y Mean Variance",
+            {"begin_norm_axis": axis},
+            "X Scale Bias",
+            name=name,
+        )
+    )
 CASES += [
     Case("layer_norm", {"X": f64(3, 5), "Scale": f64(5)}, "Y Mean Variance", name="float64"),
     Case("layer_norm", {"X": f32(4, 6)}, "Y Mean Variance", {"epsilon": 1e-3}, "X", name="plain"),
@@ -61,72 +96,153 @@ CASES += [
 ]
 
 for name, x, attrs in (
-        ("nchw", f32(2, 6, 2, 3), {"groups": 3}), ("nhwc", f32(2, 2, 3, 6), {"groups": 2, "data_layout": "NHWC"}),
-        ("one_group", f32(2, 4, 3, 3), {"groups": 1}), ("as_many_groups", f32(2, 4, 3, 3, salt=1), {"groups": 4}),
-        ("epsilon", f32(3, 4, 2, 2), {"groups": 2, "epsilon": 0.1}), ("float64", f64(2, 4, 2, 2), {"groups": 2})):
+    ("nchw", f32(2, 6, 2, 3), {"groups": 3}),
+    ("nhwc", f32(2, 2, 3, 6), {"groups": 2, "data_layout": "NHWC"}),
+    ("one_group", f32(2, 4, 3, 3), {"groups": 1}),
+    ("as_many_groups", f32(2, 4, 3, 3, salt=1), {"groups": 4}),
+    ("epsilon", f32(3, 4, 2, 2), {"groups": 2, "epsilon": 0.1}),
+    ("float64", f64(2, 4, 2, 2), {"groups": 2}),
+):
     wide = f64 if x.dtype == np.float64 else f32
     channels = x.shape[-1] if attrs.get("data_layout") == "NHWC" else x.shape[1]
     inputs = {"X": x, "Scale": wide(channels, salt=1, low=0.5, high=1.5), "Bias": wide(channels, salt=2)}
     CASES.append(Case("group_norm", inputs, "Y Mean Variance", attrs, "X Scale Bias", name=name))
 CASES += [
     Case("group_norm", {"X": f32(2, 6, 2, 3)}, "Y Mean Variance", {"groups": 2}, "X", name="plain"),
-    Case("group_norm", {"X": f32(2, 6, 2, 3), "Bias": f32(6)}, "Y Mean Variance", {"groups": 2}, "X Bias",
-         name="shifted"),
-    Case("group_norm", {"X": f32(2, 6, 2, 3), "Scale": f32(6)}, "Y Mean Variance", {"groups": 2}, "X Scale",
-         name="scaled"),
+    Case(
+        "group_norm", {"X": f32(2, 6, 2, 3), "Bias": f32(6)}, "Y Mean Variance", {"groups": 2}, "X Bias", name="shifted"
+    ),
+    Case(
+        "group_norm",
+        {"X": f32(2, 6, 2, 3), "Scale": f32(6)},
+        "Y Mean Variance",
+        {"groups": 2},
+        "X Scale",
+        name="scaled",
+    ),
 ]
 
-for name, x, attrs in (("images", f32(2, 3, 4, 2), {}), ("epsilon", f32(2, 3, 2, 2), {"epsilon": 1e-3}),
-                       ("sequence", f32(3, 2, 5), {}), ("volume", f32(2, 3, 2, 2, 2), {}),
-                       ("float64", f64(2, 3, 2, 2), {})):
+for name, x, attrs in (
+    ("images", f32(2, 3, 4, 2), {}),
+    ("epsilon", f32(2, 3, 2, 2), {"epsilon": 1e-3}),
+    ("sequence", f32(3, 2, 5), {}),
+    ("volume", f32(2, 3, 2, 2, 2), {}),
+    ("float64", f64(2, 3, 2, 2), {}),
+):
     wide = f64 if x.dtype == np.float64 else f32
     inputs = {"X": x, "Scale": wide(x.shape[1], salt=1, low=0.5, high=1.5), "Bias": wide(x.shape[1], salt=2)}
     CASES.append(Case("instance_norm", inputs, "Y SavedMean SavedVariance", attrs, "X Scale Bias", name=name))
 
 
 def statistics(size, wide=f32):
-    return {"BatchSize": wide(size, salt=1, low=5, high=9), "BatchSum": wide(size, salt=2),
-            "BatchSquareSum": wide(size, salt=3, low=4, high=7)}
+    return {
+        "BatchSize": wide(size, salt=1, low=5, high=9),
+        "BatchSum": wide(size, salt=2),
+        "BatchSquareSum": wide(size, salt=3, low=4, high=7),
+    }
 
 
 CASES += [
-    Case("data_norm", dict(statistics(3), X=f32(4, 3)), "Y Means Scales", {"epsilon": 1e-5},
-         "X BatchSize BatchSum BatchSquareSum"),
-    Case("data_norm", dict(statistics(3), X=f32(4, 3, salt=7)), "Y Means Scales", {"epsilon": 1e-3},
-         "X BatchSize BatchSum BatchSquareSum", name="epsilon"),
-    Case("data_norm", dict(statistics(3, f64), X=f64(4, 3)), "Y Means Scales", {"epsilon": 1e-5},
-         name="float64"),
-    Case("data_norm", dict(statistics(6), X=f32(4, 6) * (f32(4, 6, salt=1) > 0)), "Y Means Scales",
-         {"slot_dim": 3, "epsilon": 1e-5}, "X BatchSize BatchSum BatchSquareSum", name="slots"),
-    Case("data_norm", dict(statistics(3), X=f32(4, 3), scale_w=f32(3, salt=5), bias=f32(3, salt=6)), "Y Means Scales",
-         {"enable_scale_and_shift": True, "epsilon": 1e-5}, "X BatchSize BatchSum BatchSquareSum scale_w bias",
-         name="scale_and_shift"),
+    Case(
+        "data_norm",
+        dict(statistics(3), X=f32(4, 3)),
+        "Y Means Scales",
+        {"epsilon": 1e-5},
+        "X BatchSize BatchSum BatchSquareSum",
+    ),
+    Case(
+        "data_norm",
+        dict(statistics(3), X=f32(4, 3, salt=7)),
+        "Y Means Scales",
+        {"epsilon": 1e-3},
+        "X BatchSize BatchSum BatchSquareSum",
+        name="epsilon",
+    ),
+    Case("data_norm", dict(statistics(3, f64), X=f64(4, 3)), "Y Means Scales", {"epsilon": 1e-5}, name="float64"),
+    Case(
+        "data_norm",
+        dict(statistics(6), X=f32(4, 6) * (f32(4, 6, salt=1) > 0)),
+        "Y Means Scales",
+        {"slot_dim": 3, "epsilon": 1e-5},
+        "X BatchSize BatchSum BatchSquareSum",
+        name="slots",
+    ),
+    Case(
+        "data_norm",
+        dict(statistics(3), X=f32(4, 3), scale_w=f32(3, salt=5), bias=f32(3, salt=6)),
+        "Y Means Scales",
+        {"enable_scale_and_shift": True, "epsilon": 1e-5},
+        "X BatchSize BatchSum BatchSquareSum scale_w bias",
+        name="scale_and_shift",
+    ),
 ]
 
 for name, shape, attrs in (
-        ("matrix", (4, 6), {}), ("filter", (3, 2, 2, 2), {"power_iters": 2}),
-        ("second_dim", (3, 4, 2, 2), {"dim": 1, "power_iters": 1}), ("no_iteration", (4, 6), {"power_iters": 0}),
-        ("epsilon", (2, 3, 2, 2), {"eps": 0.1, "power_iters": 3})):
+    ("matrix", (4, 6), {}),
+    ("filter", (3, 2, 2, 2), {"power_iters": 2}),
+    ("second_dim", (3, 4, 2, 2), {"dim": 1, "power_iters": 1}),
+    ("no_iteration", (4, 6), {"power_iters": 0}),
+    ("epsilon", (2, 3, 2, 2), {"eps": 0.1, "power_iters": 3}),
+):
     dim = attrs.get("dim", 0)
-    CASES.append(Case("spectral_norm", {"Weight": f32(*shape), "U": f32(shape[dim], salt=1),
-                                        "V": f32(int(np.prod(shape)) // shape[dim], salt=2)},
-                      attrs=attrs, grads="Weight", name=name))
+    CASES.append(
+        Case(
+            "spectral_norm",
+            {"Weight": f32(*shape), "U": f32(shape[dim], salt=1), "V": f32(int(np.prod(shape)) // shape[dim], salt=2)},
+            attrs=attrs,
+            grads="Weight",
+            name=name,
+        )
+    )
 
 CASES += [
-    Case("lrn", {"X": f32(2, 7, 2, 3)}, "Out MidOut", {"n": 5, "alpha": 0.3}, "X", skip="MidOut",
-         reason="an intermediate that gets no gradient", name="out"),
+    Case(
+        "lrn",
+        {"X": f32(2, 7, 2, 3)},
+        "Out MidOut",
+        {"n": 5, "alpha": 0.3},
+        "X",
+        skip="MidOut",
+        reason="an intermediate that gets no gradient",
+        name="out",
+    ),
     Case("lrn", {"X": f32(2, 7, 2, 3)}, "Out MidOut", {"n": 5, "alpha": 0.3}, name="middle"),
     Case("lrn", {"X": f32(1, 4, 2, 2)}, "Out MidOut", {"n": 3, "k": 2.0, "alpha": 0.5, "beta": 0.6}, name="attributes"),
-    Case("lrn", {"X": f32(1, 2, 2, 4)}, "Out MidOut", {"n": 3, "alpha": 0.5, "data_format": "NHWC"}, "X",
-         skip="MidOut", reason="an intermediate that gets no gradient", name="nhwc"),
-    Case("affine_channel", {"X": f32(2, 3, 2, 2), "Scale": f32(3), "Bias": f32(3, salt=1)},
-         attrs={"data_layout": "NCHW"}, grads="X Scale Bias"),
-    Case("affine_channel", {"X": f32(2, 2, 2, 3), "Scale": f32(3), "Bias": f32(3, salt=1)},
-         attrs={"data_layout": "NHWC"}, grads="X Scale Bias", name="nhwc"),
-    Case("affine_channel", {"X": f32(2, 2, 3), "Scale": f32(3), "Bias": f32(3, salt=1)}, grads="X Scale Bias",
-         name="any_layout"),
-    Case("affine_channel", {"X": f64(2, 3, 2, 2), "Scale": f64(3), "Bias": f64(3, salt=1)},
-         attrs={"data_layout": "NCHW"}, name="float64"),
+    Case(
+        "lrn",
+        {"X": f32(1, 2, 2, 4)},
+        "Out MidOut",
+        {"n": 3, "alpha": 0.5, "data_format": "NHWC"},
+        "X",
+        skip="MidOut",
+        reason="an intermediate that gets no gradient",
+        name="nhwc",
+    ),
+    Case(
+        "affine_channel",
+        {"X": f32(2, 3, 2, 2), "Scale": f32(3), "Bias": f32(3, salt=1)},
+        attrs={"data_layout": "NCHW"},
+        grads="X Scale Bias",
+    ),
+    Case(
+        "affine_channel",
+        {"X": f32(2, 2, 2, 3), "Scale": f32(3), "Bias": f32(3, salt=1)},
+        attrs={"data_layout": "NHWC"},
+        grads="X Scale Bias",
+        name="nhwc",
+    ),
+    Case(
+        "affine_channel",
+        {"X": f32(2, 2, 3), "Scale": f32(3), "Bias": f32(3, salt=1)},
+        grads="X Scale Bias",
+        name="any_layout",
+    ),
+    Case(
+        "affine_channel",
+        {"X": f64(2, 3, 2, 2), "Scale": f64(3), "Bias": f64(3, salt=1)},
+        attrs={"data_layout": "NCHW"},
+        name="float64",
+    ),
 ]
 
 
@@ -137,10 +253,18 @@ def batch_norm_layer(fluid, x):
 
 @layer_case(CASES, x=f32(3, 2, 5, 4))
 def batch_norm_with_options(fluid, x):
-    return fluid.layers.batch_norm(x, act="relu", momentum=0.7, epsilon=1e-3, data_layout="NHWC",
-                                   param_attr=fluid.ParamAttr(name="scale"), bias_attr=fluid.ParamAttr(name="shift"),
-                                   moving_mean_name="mean", moving_variance_name="variance",
-                                   do_model_average_for_mean_and_var=True)
+    return fluid.layers.batch_norm(
+        x,
+        act="relu",
+        momentum=0.7,
+        epsilon=1e-3,
+        data_layout="NHWC",
+        param_attr=fluid.ParamAttr(name="scale"),
+        bias_attr=fluid.ParamAttr(name="shift"),
+        moving_mean_name="mean",
+        moving_variance_name="variance",
+        do_model_average_for_mean_and_var=True,
+    )
 
 
 # Parameters get their values from their names; the values of these are positive, as a variance has to be.
@@ -170,15 +294,20 @@ def layer_norm_layer(fluid, x):
 
 @layer_case(CASES, x=f32(4, 2, 3))
 def layer_norm_with_options(fluid, x):
-    return [fluid.layers.layer_norm(x, scale=False, begin_norm_axis=2, act="sigmoid"),
-            fluid.layers.layer_norm(x, shift=False, epsilon=1e-4, param_attr=fluid.ParamAttr(name="scale")),
-            fluid.layers.layer_norm(x, scale=False, shift=False)]
+    return [
+        fluid.layers.layer_norm(x, scale=False, begin_norm_axis=2, act="sigmoid"),
+        fluid.layers.layer_norm(x, shift=False, epsilon=1e-4, param_attr=fluid.ParamAttr(name="scale")),
+        fluid.layers.layer_norm(x, scale=False, shift=False),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 6, 2, 2))
 def group_norm_layer(fluid, x):
-    return [fluid.layers.group_norm(x, 3), fluid.layers.group_norm(x, 2, param_attr=True, bias_attr=True, act="relu"),
-            fluid.layers.group_norm(x, 1, 1e-3, "scale", "shift", None, "NHWC")]
+    return [
+        fluid.layers.group_norm(x, 3),
+        fluid.layers.group_norm(x, 2, param_attr=True, bias_attr=True, act="relu"),
+        fluid.layers.group_norm(x, 1, 1e-3, "scale", "shift", None, "NHWC"),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 3, 2, 4))
@@ -189,7 +318,8 @@ def instance_norm_layer(fluid, x):
 @layer_case(CASES, x=f32(4, 3))
 def data_norm_layer(fluid, x):
     # The values of the statistics come from their names: these are positive.
-    return fluid.layers.data_norm(x, name="count_110", param_attr={"batch_size": 10.0, "batch_square": 20.0}, epsilon=1e-4)
+    given = {"batch_size": 10.0, "batch_square": 20.0}
+    return fluid.layers.data_norm(x, name="count_110", param_attr=given, epsilon=1e-4)
 
 
 @layer_case(CASES)

@@ -1,0 +1,50 @@
+# One command for each habit. The first of them makes the environment by itself; all it needs is Python 3.11 or newer.
+
+# The first interpreter found that is new enough; name another with `make PYTHON=...`.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+READY := .venv/.installed
+WORKERS ?= 2
+
+.PHONY: demo test lint types format bench record-golden help
+
+help:
+	@echo "make demo           train a small model and look at the result"
+	@echo "make test           run all tests"
+	@echo "make lint           check style;  make format  mends what can be mended"
+	@echo "make types          check types"
+	@echo "make bench          measure steps per second"
+	@echo "make record-golden ORACLE=path/to/python [FAMILY=nets]    ask real Fluid for its answers again"
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "refluid needs Python 3.11 or newer, and found none"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# Made-up digits by default, so that the demo needs no network; REFLUID_SYNTHETIC_DATA=0 takes the real ones.
+demo: export REFLUID_SYNTHETIC_DATA ?= 1
+demo: $(READY)
+	@$(BIN)/python examples/mnist_mlp.py
+
+test: $(READY)
+	@$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(READY)
+	@$(BIN)/ruff check --fix --exit-zero --quiet .
+	@$(BIN)/ruff format .
+
+types: $(READY)
+	@$(BIN)/pyright
+
+bench: $(READY)
+	@$(BIN)/python bench/run.py --python $(BIN)/python $(WORKLOADS)
+
+record-golden:
+	@test -n "$(ORACLE)" || { echo "say where paddlepaddle 1.8.5 is installed: make record-golden ORACLE=path/to/python"; exit 1; }
+	PYTHONPATH=tests $(ORACLE) tests/golden/record.py $(FAMILY)

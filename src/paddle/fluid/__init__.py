@@ -1,0 +1,132 @@
+"""Fluid's language, on refluid: ``import paddle.fluid as fluid``."""
+
+from paddle.fluid import (
+    average,
+    backward,
+    clip,
+    compiler,
+    contrib,
+    core,
+    data_feeder,
+    debugger,
+    evaluator,
+    executor,
+    framework,
+    initializer,
+    input,
+    install_check,
+    io,
+    layers,
+    lod_tensor,
+    metrics,
+    net_drawer,
+    nets,
+    optimizer,
+    param_attr,
+    parallel_executor,
+    profiler,
+    regularizer,
+    transpiler,
+    unique_name,
+)
+from paddle.fluid.backward import append_backward, gradients
+from paddle.fluid.clip import set_gradient_clip
+from paddle.fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
+from paddle.fluid.core import CPUPlace, CUDAPinnedPlace, CUDAPlace, LoDTensor, LoDTensorArray, Scope
+from paddle.fluid.data import data
+from paddle.fluid.data_feeder import DataFeeder
+from paddle.fluid.executor import Executor, global_scope, scope_guard
+from paddle.fluid.flags import get_flags, set_flags
+from paddle.fluid.framework import (
+    Program,
+    Variable,
+    cpu_places,
+    cuda_pinned_places,
+    cuda_places,
+    default_main_program,
+    default_startup_program,
+    in_dygraph_mode,
+    is_compiled_with_cuda,
+    name_scope,
+    program_guard,
+)
+from paddle.fluid.input import embedding, one_hot
+from paddle.fluid.layers.math_op_patch import monkey_patch_variable
+from paddle.fluid.lod_tensor import create_lod_tensor, create_random_int_lodtensor
+from paddle.fluid.parallel_executor import ParallelExecutor
+from paddle.fluid.param_attr import ParamAttr, WeightNormParamAttr
+from paddle.fluid.transpiler import memory_optimize, release_memory
+
+Tensor = LoDTensor
+
+monkey_patch_variable()
+
+__all__ = [
+    "BuildStrategy",
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "CompiledProgram",
+    "DataFeeder",
+    "ExecutionStrategy",
+    "Executor",
+    "LoDTensor",
+    "LoDTensorArray",
+    "ParallelExecutor",
+    "ParamAttr",
+    "Program",
+    "Scope",
+    "Tensor",
+    "Variable",
+    "WeightNormParamAttr",
+    "append_backward",
+    "average",
+    "backward",
+    "clip",
+    "compiler",
+    "contrib",
+    "core",
+    "cpu_places",
+    "create_lod_tensor",
+    "create_random_int_lodtensor",
+    "cuda_pinned_places",
+    "cuda_places",
+    "data",
+    "data_feeder",
+    "debugger",
+    "default_main_program",
+    "default_startup_program",
+    "embedding",
+    "evaluator",
+    "executor",
+    "framework",
+    "get_flags",
+    "global_scope",
+    "gradients",
+    "in_dygraph_mode",
+    "initializer",
+    "input",
+    "install_check",
+    "io",
+    "is_compiled_with_cuda",
+    "layers",
+    "lod_tensor",
+    "memory_optimize",
+    "metrics",
+    "name_scope",
+    "net_drawer",
+    "nets",
+    "one_hot",
+    "optimizer",
+    "parallel_executor",
+    "param_attr",
+    "profiler",
+    "program_guard",
+    "regularizer",
+    "release_memory",
+    "scope_guard",
+    "set_flags",
+    "set_gradient_clip",
+    "transpiler",
+    "unique_name",
+]

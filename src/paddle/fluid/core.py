@@ -1,0 +1,55 @@
+"""Names scripts reach for in Fluid's C++ core: places, scopes, tensors, enumerations, errors."""
+
+from __future__ import annotations
+
+from refluid.errors import EnforceNotMet, EOFException
+from refluid.ir.vartype import VarType
+from refluid.ops.registry import is_known
+from refluid.places import CPUPlace, CUDAPinnedPlace, CUDAPlace, cuda_device_count, is_compiled_with_cuda
+from refluid.scope import Scope
+from refluid.tensors import LoDTensor, LoDTensorArray
+from refluid.tensors import SelectedRowsTensor as SelectedRows
+
+__all__ = [
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "EOFException",
+    "EnforceNotMet",
+    "LoDTensor",
+    "LoDTensorArray",
+    "Scope",
+    "SelectedRows",
+    "VarDesc",
+    "get_cuda_device_count",
+    "is_compiled_with_brpc",
+    "is_compiled_with_cuda",
+    "is_float16_supported",
+    "op_support_gpu",
+]
+
+_Scope = Scope
+
+
+class VarDesc:
+    """Holds the enumeration of variable types, as in ``core.VarDesc.VarType.FP32``."""
+
+    VarType = VarType
+
+
+get_cuda_device_count = cuda_device_count
+
+
+def op_support_gpu(op_type: str) -> bool:
+    """Every op refluid has runs on GPUs too."""
+    return is_known(op_type)
+
+
+def is_float16_supported(place: object) -> bool:
+    """Whether half precision is fast at a place."""
+    return isinstance(place, CUDAPlace)
+
+
+def is_compiled_with_brpc() -> bool:
+    """refluid's servers speak gRPC."""
+    return False

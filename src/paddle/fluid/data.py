@@ -1,0 +1,4 @@
+"""(being written)"""
+def __getattr__(n):
+    if n.startswith("__"): raise AttributeError(n)
+    return None

@@ -1,0 +1,108 @@
+"""The older metrics, which count inside the program. `paddle.fluid.metrics` is the simpler choice."""
+
+import numpy as np
+
+from paddle.fluid import layers
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.metrics import DetectionMAP
+from refluid.ir import unique_name
+from refluid.ir.program import Program, program_guard
+
+__all__ = ["ChunkEvaluator", "DetectionMAP", "EditDistance"]
+
+
+class Evaluator:
+    """Counts over batches in persistable variables. Call `reset` before the first batch of every pass."""
+
+    def __init__(self, name, **kwargs):
+        self.states = []
+        self.metrics = []
+        self.helper = LayerHelper(name, **kwargs)
+
+    def reset(self, executor, reset_program=None):
+        """Sets the counts to zero, by running a small program."""
+        reset_program = Program() if reset_program is None else reset_program
+        with program_guard(main_program=reset_program):
+            for state in self.states:
+                state = reset_program.current_block()._clone_variable(state)
+                layers.fill_constant(shape=state.shape, value=0.0, dtype=state.dtype, out=state)
+        executor.run(reset_program)
+
+    def eval(self, executor, eval_program=None):
+        """The figures over all batches since the last reset."""
+        raise NotImplementedError(f"{type(self).__name__} does not define eval")
+
+    def _create_state(self, suffix, dtype, shape):
+        name = f"{unique_name.generate(self.helper.name)}_{suffix}"
+        state = self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
+        self.states.append(state)
+        return state
+
+    def _add_up(self, states, counts):
+        for state, count in zip(states, counts, strict=True):
+            layers.sums(input=[state, count], out=state)
+
+    def _fetch_states(self, executor, eval_program):
+        eval_program = Program() if eval_program is None else eval_program
+        block = eval_program.current_block()
+        states = [block._clone_variable(state) for state in self.states]
+        return [float(value[0]) for value in executor.run(eval_program, fetch_list=states)]
+
+
+class ChunkEvaluator(Evaluator):
+    """Precision, recall and F1 of the chunks that a sequence tagger finds."""
+
+    def __init__(self, input, label, chunk_scheme, num_chunk_types, excluded_chunk_types=None):
+        chunk_eval = _layer("chunk_eval", "ChunkEvaluator")
+        super().__init__("chunk_eval")
+        names = ("num_infer_chunks", "num_label_chunks", "num_correct_chunks")
+        self.num_infer_chunks, self.num_label_chunks, self.num_correct_chunks = (
+            self._create_state(name, "int64", [1]) for name in names
+        )
+        *self.metrics, infer, labelled, correct = chunk_eval(
+            input=input,
+            label=label,
+            chunk_scheme=chunk_scheme,
+            num_chunk_types=num_chunk_types,
+            excluded_chunk_types=excluded_chunk_types,
+        )
+        self._add_up(self.states, [infer, labelled, correct])
+
+    def eval(self, executor, eval_program=None):
+        """Precision, recall, F1."""
+        infer, labelled, correct = self._fetch_states(executor, eval_program)
+        precision = correct / infer if infer else 0.0
+        recall = correct / labelled if labelled else 0.0
+        f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
+        return tuple(np.array([figure], "float32") for figure in (precision, recall, f1))
+
+
+class EditDistance(Evaluator):
+    """The average edit distance of sequences, and the share of sequences that are not quite right."""
+
+    def __init__(self, input, label, ignored_tokens=None, **kwargs):
+        edit_distance = _layer("edit_distance", "EditDistance")
+        super().__init__("edit_distance", **kwargs)
+        self.total_distance = self._create_state("total_distance", "float32", [1])
+        self.seq_num = self._create_state("seq_num", "int64", [1])
+        self.instance_error = self._create_state("instance_error", "int64", [1])
+        distances, seq_num = edit_distance(input=input, label=label, ignored_tokens=ignored_tokens)
+        zero = layers.fill_constant(shape=[1], value=0.0, dtype="float32")
+        right = layers.cast(x=layers.equal(distances, zero), dtype="int64")
+        wrong = layers.elementwise_sub(x=seq_num, y=layers.reduce_sum(right))
+        self._add_up(self.states, [layers.reduce_sum(distances), seq_num, wrong])
+        self.metrics += [distances, wrong]
+
+    def eval(self, executor, eval_program=None):
+        """Average distance, share of sequences with an error."""
+        distance, count, errors = self._fetch_states(executor, eval_program)
+        if not count:
+            raise ValueError("there is no data in EditDistance: no batch has run since the last reset")
+        return np.array([distance / count], "float32"), np.array([errors / count], "float32")
+
+
+def _layer(name, user):
+    found = getattr(layers, name, None)
+    if found is None:
+        raise NotImplementedError(f"evaluator.{user} needs layers.{name}, which refluid does not have yet")
+    return found

@@ -1,0 +1,19 @@
+"""The executor and scopes, under Fluid's module path."""
+
+from refluid.executor import Executor
+from refluid.scope import Scope, global_scope, scope_guard
+from refluid.tensors import LoDTensor
+
+__all__ = ["Executor", "Scope", "as_numpy", "global_scope", "scope_guard"]
+
+
+def as_numpy(tensor):
+    """Tensors, and lists of them, as NumPy arrays."""
+    if isinstance(tensor, list | tuple):
+        return [as_numpy(item) for item in tensor]
+    if isinstance(tensor, LoDTensor) and tensor.lod():
+        raise RuntimeError(
+            "a tensor with LoD cannot become a NumPy array: its sequence offsets would be lost; "
+            "fetch with return_numpy=False"
+        )
+    return tensor.__array__()

@@ -1,0 +1,40 @@
+"""Fluid 1.6's embedding and one_hot, which take ids of any shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.layers.embedding import look_up
+from paddle.fluid.layers.single_op import append_single_op, require_integer
+from refluid.ir import Variable
+
+__all__ = ["embedding", "one_hot"]
+
+
+def embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """Rows of a trained table by ids of any shape; the result has one dim more. See `layers.embedding`."""
+    return look_up("lookup_table_v2", input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
+
+
+def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
+    """A vector of ``depth`` zeros with a one at the id, for each id; the result has one dim more."""
+    require_integer("one_hot", input=input)
+    attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
+    inputs: dict[str, Variable | None] = {"X": input}
+    if isinstance(depth, Variable):
+        depth.stop_gradient = True
+        inputs["depth_tensor"] = depth
+    else:
+        attrs["depth"] = depth
+    out = append_single_op("one_hot_v2", inputs, {"Out": "float32"}, attrs)["Out"]
+    out.stop_gradient = True
+    return out

@@ -1,0 +1,117 @@
+"""The fully connected layer, products, sums, and scaling or clipping a tensor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from paddle.fluid.data_feeder import check_type
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable, unique_name
+
+__all__ = ["clip", "clip_by_norm", "fc", "matmul", "mul", "scale", "sum"]
+
+
+def fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, is_test=False, name=None):
+    """Multiplies each input with a weight of its own, adds the products and a bias, and applies ``act``.
+
+    Args:
+      input: a variable or a list of them.
+      size: the number of outputs.
+      num_flatten_dims: how many of the first dims stay; the others become one row. -1 keeps all but the last.
+      param_attr: one for all weights, or a list with one for each.
+      bias_attr: False leaves the bias out.
+      is_test: accepted and of no effect.
+    """
+    helper = LayerHelper("fc", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
+    dtype = helper.input_dtype()
+    products = []
+    for x, attr in helper.iter_inputs_and_params():
+        kept = len(x.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims
+        if not 0 < kept < len(x.shape):
+            raise ValueError(f"fc: num_flatten_dims {num_flatten_dims} does not fit an input of shape {list(x.shape)}")
+        if -1 in x.shape[kept:]:
+            raise ValueError(
+                f"fc: the weight needs fixed dims from {kept} on, but {x.name} has the shape {list(x.shape)}"
+            )
+        weight = helper.create_parameter(attr, [math.prod(x.shape[kept:]), size], dtype)
+        if weight is None:
+            raise ValueError("fc: param_attr can't be False, because fc is nothing without a weight")
+        product = helper.create_variable_for_type_inference(dtype)
+        attrs = {"x_num_col_dims": kept, "y_num_col_dims": 1}
+        helper.append_op(type="mul", inputs={"X": [x], "Y": [weight]}, outputs={"Out": [product]}, attrs=attrs)
+        products.append(product)
+    total = products[0]
+    if len(products) > 1:
+        total = helper.create_variable_for_type_inference(dtype)
+        helper.append_op(type="sum", inputs={"X": products}, outputs={"Out": [total]})
+    first = helper.multiple_input()[0]
+    return helper.append_activation(
+        helper.append_bias_op(total, dim_start=len(first.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims)
+    )
+
+
+def mul(x, y, x_num_col_dims=1, y_num_col_dims=1, name=None):
+    """Multiplies x and y as matrices, each folded at its ``num_col_dims``."""
+    attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
+    return _append("mul", {"X": x, "Y": y}, attrs, name)
+
+
+def matmul(x, y, transpose_x=False, transpose_y=False, alpha=1.0, name=None):
+    """Multiplies the matrices in the last two dims of x and y, transposed if asked for, and scales by ``alpha``."""
+    attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
+    return _append("matmul", {"X": x, "Y": y}, attrs, name)
+
+
+def sum(x):
+    """Adds up a list of variables."""
+    variables = list(x) if isinstance(x, list | tuple) else [x]
+    for variable in variables:
+        check_type(variable, "x", Variable, "sum")
+    helper = LayerHelper("sum")
+    out = helper.create_variable_for_type_inference(variables[0].dtype)
+    helper.append_op(type="sum", inputs={"X": variables}, outputs={"Out": [out]})
+    return out
+
+
+def scale(x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None):
+    """Gives scale * x + bias, or scale * (x + bias) without ``bias_after_scale``.
+
+    Args:
+      scale: a number, or a variable of one element.
+    """
+    inputs, attrs = {"X": x}, {"bias": float(bias), "bias_after_scale": bias_after_scale}
+    if isinstance(scale, Variable):
+        inputs["ScaleTensor"] = scale
+    else:
+        attrs["scale"] = float(scale)
+    return _append("scale", inputs, attrs, name, act)
+
+
+def clip(x, min, max, name=None):
+    """Cuts x to [min, max]; the result is called ``name``."""
+    return _clip("clip", x, {"min": float(min), "max": float(max)}, name)
+
+
+def clip_by_norm(x, max_norm, name=None):
+    """Shortens x to the Euclidean norm ``max_norm`` where it is longer; the result is called ``name``."""
+    return _clip("clip_by_norm", x, {"max_norm": float(max_norm)}, name)
+
+
+def _clip(type: str, x: Variable, attrs: dict[str, float], name: str | None) -> Variable:
+    check_type(x, "x", Variable, type)
+    helper = LayerHelper(type, name=name)
+    out = helper.create_variable(name=name or unique_name.generate(f"{helper.name}.tmp"), type=x.type, dtype=x.dtype)
+    helper.append_op(type=type, inputs={"X": [x]}, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def _append(
+    type: str, inputs: dict[str, Variable], attrs: dict[str, Any], name: str | None, act: Any = None
+) -> Variable:
+    for slot, variable in inputs.items():
+        check_type(variable, slot.lower(), Variable, type)
+    helper = LayerHelper(type, name=name, act=act)
+    out = helper.create_variable_for_type_inference(inputs["X"].dtype)
+    helper.append_op(type=type, inputs={slot: [v] for slot, v in inputs.items()}, outputs={"Out": [out]}, attrs=attrs)
+    return helper.append_activation(out)

@@ -1,0 +1,101 @@
+"""Layers whose answer is true or false."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import NoneType
+from typing import Any
+
+from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable
+
+_COMPARISONS = {
+    "less_equal": "x <= y",
+    "greater_than": "x > y",
+    "greater_equal": "x >= y",
+    "equal": "x == y",
+    "not_equal": "x != y",
+}
+_LOGIC = {"logical_and": "x and y", "logical_or": "x or y", "logical_xor": "either x or y"}
+_TESTS = {
+    "has_inf": ("isinf", "Whether any element is infinite."),
+    "has_nan": ("isnan", "Whether any element is not a number."),
+    "isfinite": ("isfinite", "Whether all elements are finite numbers."),
+}
+
+__all__ = ["less_than", "logical_not"]
+__all__ += list(_COMPARISONS | _LOGIC | _TESTS)
+
+
+def less_than(x, y, force_cpu=None, cond=None):
+    """Tells where x < y.
+
+    Args:
+      force_cpu: accepted and of no effect.
+      cond: the variable that receives the answer; by default a new one.
+    """
+    return _compare("less_than", x, y, cond, {} if force_cpu is None else {"force_cpu": force_cpu})
+
+
+def _comparison(type: str, meaning: str) -> Callable[..., Variable]:
+    def layer(x, y, cond=None):
+        return _compare(type, x, y, cond, {})
+
+    layer.__name__ = layer.__qualname__ = type
+    layer.__doc__ = f"Tells where {meaning}; ``cond`` is the variable that receives the answer, by default a new one."
+    return layer
+
+
+def _compare(type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict[str, Any]) -> Variable:
+    check_type(x, "x", Variable, type)
+    check_type(y, "y", Variable, type)
+    check_type(cond, "cond", (Variable, NoneType), type)
+    helper = LayerHelper(type)
+    if cond is None:
+        cond = helper.create_variable_for_type_inference("bool", stop_gradient=True)
+    helper.append_op(type=type, inputs={"X": [x], "Y": [y]}, outputs={"Out": [cond]}, attrs=attrs)
+    return cond
+
+
+def _logic(type: str, meaning: str) -> Callable[..., Variable]:
+    def layer(x, y, out=None, name=None):
+        return _combine(type, {"X": x, "Y": y}, out, name)
+
+    layer.__name__ = layer.__qualname__ = type
+    layer.__doc__ = f"Gives {meaning} of booleans; ``out`` is the variable that receives it, by default a new one."
+    return layer
+
+
+def logical_not(x, out=None, name=None):
+    """Gives not x of booleans; ``out`` is the variable that receives it, by default a new one."""
+    return _combine("logical_not", {"X": x}, out, name)
+
+
+def _combine(type: str, inputs: dict[str, Variable], out: Variable | None, name: str | None) -> Variable:
+    for slot, variable in inputs.items():
+        check_variable_and_dtype(variable, slot.lower(), ("bool",), type)
+    check_type(out, "out", (Variable, NoneType), type)
+    helper = LayerHelper(type, name=name)
+    if out is None:
+        out = helper.create_variable_for_type_inference("bool")
+    helper.append_op(type=type, inputs={slot: [v] for slot, v in inputs.items()}, outputs={"Out": [out]})
+    return out
+
+
+def _test(layer_name: str, type: str, meaning: str) -> Callable[..., Variable]:
+    def layer(x):
+        check_type(x, "x", Variable, layer_name)
+        helper = LayerHelper(type)
+        out = helper.create_variable_for_type_inference("bool")
+        helper.append_op(type=type, inputs={"X": [x]}, outputs={"Out": [out]})
+        return out
+
+    layer.__name__ = layer.__qualname__ = layer_name
+    layer.__doc__ = meaning
+    return layer
+
+
+globals().update({type: _comparison(type, meaning) for type, meaning in _COMPARISONS.items()})
+globals().update({type: _logic(type, meaning) for type, meaning in _LOGIC.items()})
+globals().update({name: _test(name, type, meaning) for name, (type, meaning) in _TESTS.items()})

@@ -1,0 +1,32 @@
+"""Data variables: where a program is fed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable, VarType
+
+__all__ = ["data"]
+
+
+def data(
+    name: str,
+    shape: Sequence[int | None],
+    append_batch_size: bool = True,
+    dtype: Any = "float32",
+    lod_level: int = 0,
+    type: VarType = VarType.LOD_TENSOR,
+    stop_gradient: bool = True,
+) -> Variable:
+    """A variable that is fed. The batch comes first: -1 is put before ``shape``, unless it has an unknown dim already."""
+    dims = [-1 if dim is None else int(dim) for dim in shape]
+    if append_batch_size and all(dim >= 0 for dim in dims):
+        dims = [-1, *dims]
+    helper = LayerHelper("data", name=name)
+    variable = helper.create_global_variable(
+        name=name, shape=dims, dtype=dtype, type=type, lod_level=lod_level, is_data=True
+    )
+    variable.stop_gradient = stop_gradient
+    return variable

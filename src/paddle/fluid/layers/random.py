@@ -1,0 +1,168 @@
+"""Layers that draw random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paddle.fluid.initializer import Constant
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable, VarType, as_dtype, unique_name
+
+__all__ = [
+    "gaussian_random",
+    "gaussian_random_batch_size_like",
+    "random_crop",
+    "uniform_random",
+    "uniform_random_batch_size_like",
+]
+
+Shape = Sequence[int | Variable] | Variable
+
+
+def uniform_random(
+    shape: Shape, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
+) -> Variable:
+    """Numbers drawn uniformly from [min, max).
+
+    Args:
+      shape: a list of sizes, each of them an integer or a variable, or a variable that holds them all.
+      seed: other than 0, the same numbers are drawn at every run.
+    """
+    helper = LayerHelper("uniform_random", name=name)
+
+    def size(dim: int) -> Variable:
+        return _constant(dim, "int64", out=helper.create_variable_for_type_inference("int64"))
+
+    attrs, inputs = _shape_arguments("uniform_random", shape, size)
+    attrs |= {"min": min, "max": max, "seed": seed, "dtype": int(as_dtype(dtype))}
+    return _append(helper, dtype, attrs, inputs)
+
+
+def gaussian_random(
+    shape: Shape,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """Numbers drawn from the normal distribution with ``mean`` and ``std``; ``shape`` as for uniform_random."""
+    helper = LayerHelper("gaussian_random", name=name)
+    out = helper.create_variable_for_type_inference(dtype)
+    attrs, inputs = _shape_arguments("gaussian_random", shape, lambda dim: _constant(dim, "int32"), cast=_as_int32)
+    attrs |= {"mean": mean, "std": std, "seed": seed, "dtype": int(as_dtype(dtype)), "use_mkldnn": False}
+    return _append(helper, dtype, attrs, inputs, out)
+
+
+def uniform_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    dtype: Any = "float32",
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Variable:
+    """uniform_random with dim ``output_dim_idx`` as long as the input's dim ``input_dim_idx``."""
+    attrs = {"min": min, "max": max, "seed": seed}
+    return _batch_size_like("uniform_random", input, shape, dtype, input_dim_idx, output_dim_idx, attrs)
+
+
+def gaussian_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: Any = "float32",
+) -> Variable:
+    """gaussian_random with dim ``output_dim_idx`` as long as the input's dim ``input_dim_idx``."""
+    attrs = {"mean": mean, "std": std, "seed": seed}
+    return _batch_size_like("gaussian_random", input, shape, dtype, input_dim_idx, output_dim_idx, attrs)
+
+
+def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None = None) -> Variable:
+    """Cuts a window of ``shape`` out of the last dims of x, for each sample at a random place.
+
+    Args:
+      seed: the first seed, or a variable that carries it from run to run.
+    """
+    if not isinstance(x, Variable):
+        raise TypeError(f"random_crop takes a Variable, not {type(x).__name__}")
+    helper = LayerHelper("random_crop")
+    attrs: dict[str, Any] = {"shape": list(shape)}
+    out = helper.create_variable_for_type_inference(x.dtype)
+    if seed is None:
+        seed = int(np.random.randint(-65536, 65536))
+    if isinstance(seed, int):
+        attrs["startup_seed"], first = seed, Constant(seed)
+        name = unique_name.generate("random_crop_seed")
+        seed = helper.create_variable(name=name, shape=[1], dtype="int64", persistable=True)
+        # Fluid leaves the variable without a value until the op runs; here the startup program fills it.
+        helper.set_variable_initializer(seed, first)
+    elif not isinstance(seed, Variable):
+        raise TypeError(f"random_crop: seed must be an integer or a Variable, not {type(seed).__name__}")
+    inputs, outputs = {"X": [x], "Seed": [seed]}, {"Out": [out], "SeedOut": [seed]}
+    helper.append_op(type="random_crop", inputs=inputs, outputs=outputs, attrs=attrs)
+    return out
+
+
+def _batch_size_like(
+    kind: str, input: Variable, shape: Sequence[int], dtype: Any, input_dim: int, output_dim: int, attrs: dict[str, Any]
+) -> Variable:
+    layer = kind + "_batch_size_like"
+    if not isinstance(input, Variable):
+        raise TypeError(f"{layer}: input must be a Variable, not {type(input).__name__}")
+    if not isinstance(shape, list | tuple):
+        raise TypeError(f"{layer}: shape must be a list, not {type(shape).__name__}")
+    dims = {"shape": list(shape), "input_dim_idx": input_dim, "output_dim_idx": output_dim}
+    attrs = {**dims, **attrs, "dtype": int(as_dtype(dtype))}
+    return _append(LayerHelper(layer), dtype, attrs, {"Input": [input]})
+
+
+def _append(
+    helper: LayerHelper, dtype: Any, attrs: dict[str, Any], inputs: dict[str, Any], out: Variable | None = None
+) -> Variable:
+    if out is None:
+        out = helper.create_variable_for_type_inference(dtype)
+    helper.append_op(type=helper.layer_type, inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def _shape_arguments(layer: str, shape: Shape, size: Any, cast: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The attributes and inputs that say the shape; a variable among the sizes makes every size a variable."""
+    cast = cast or (lambda variable: variable)
+    if isinstance(shape, Variable):
+        shape.stop_gradient = True
+        return {}, {"ShapeTensor": [cast(shape)]}
+    if not isinstance(shape, list | tuple) or not shape:
+        raise TypeError(f"{layer}: shape must be a Variable or a list of at least one size, not {shape!r}")
+    attrs = {"shape": [-1 if isinstance(dim, Variable) else int(dim) for dim in shape]}
+    if not any(isinstance(dim, Variable) for dim in shape):
+        if any(dim <= 0 for dim in attrs["shape"]):
+            raise ValueError(f"{layer}: every size must be positive, not {attrs['shape']}")
+        return attrs, {}
+    sizes = []
+    for dim in shape:
+        if isinstance(dim, Variable):
+            dim.stop_gradient = True
+        sizes.append(cast(dim) if isinstance(dim, Variable) else size(dim))
+    return attrs, {"ShapeTensorList": sizes}
+
+
+def _constant(value: int, dtype: str, out: Variable | None = None) -> Variable:
+    from paddle.fluid.layers import fill_constant
+
+    return fill_constant([1], dtype, value, force_cpu=True, out=out)
+
+
+def _as_int32(variable: Variable) -> Variable:
+    from paddle.fluid.layers import cast
+
+    return cast(variable, "int32") if variable.dtype == VarType.INT64 else variable

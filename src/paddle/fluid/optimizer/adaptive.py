@@ -1,0 +1,309 @@
+"""Optimizers that keep a scale for every element of a parameter."""
+
+from __future__ import annotations
+
+from paddle.fluid.optimizer.base import Optimizer, State, state
+from refluid.ir import Variable
+
+
+class AdagradOptimizer(Optimizer):
+    """Divides steps by the root of the sum of squared gradients; sparse gradients touch only their rows."""
+
+    type = "adagrad"
+
+    def __init__(
+        self,
+        learning_rate,
+        epsilon=1.0e-6,
+        regularization=None,
+        name=None,
+        initial_accumulator_value=0.0,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._epsilon, self.initial_accumulator_value = epsilon, initial_accumulator_value
+
+    def _states(self):
+        return (state("moment", "Moment", self.initial_accumulator_value),)
+
+    def _attrs(self, param):
+        return {"epsilon": self._epsilon}
+
+
+class DecayedAdagradOptimizer(Optimizer):
+    """Adagrad with a decaying average in place of the sum."""
+
+    type = "decayed_adagrad"
+
+    def __init__(
+        self,
+        learning_rate,
+        decay=0.95,
+        epsilon=1.0e-6,
+        regularization=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._decay, self._epsilon = decay, epsilon
+
+    def _states(self):
+        return (state("moment", "Moment"),)
+
+    def _attrs(self, param):
+        return {"epsilon": self._epsilon, "decay": self._decay}
+
+
+class AdadeltaOptimizer(Optimizer):
+    """Steps by the ratio of the running sizes of updates and gradients; as in Fluid, the learning rate does nothing."""
+
+    type = "adadelta"
+
+    def __init__(
+        self,
+        learning_rate,
+        epsilon=1.0e-6,
+        rho=0.95,
+        regularization=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._epsilon, self._rho = epsilon, rho
+
+    def _states(self):
+        # The names begin with an underscore in Fluid too, hence fc_0.w_0__avg_squared_grad_0.
+        return (
+            state("_avg_squared_grad", "AvgSquaredGrad"),
+            state("_avg_squared_update", "AvgSquaredUpdate"),
+        )
+
+    def _inputs(self, param_and_grad):
+        return {}
+
+    def _attrs(self, param):
+        return {"epsilon": self._epsilon, "rho": self._rho}
+
+
+class RMSPropOptimizer(Optimizer):
+    """Divides gradients by the root of their running mean square, or of their variance if ``centered``."""
+
+    type = "rmsprop"
+
+    def __init__(
+        self,
+        learning_rate,
+        rho=0.95,
+        epsilon=1.0e-6,
+        momentum=0.0,
+        centered=False,
+        regularization=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._rho, self._epsilon, self._momentum, self._centered = rho, epsilon, momentum, centered
+
+    def _states(self):
+        return (
+            state("momentum", "Moment"),
+            state("mean_square", "MeanSquare"),
+            state("mean_grad", "MeanGrad"),
+        )
+
+    def _attrs(self, param):
+        return {
+            "epsilon": self._epsilon,
+            "decay": self._rho,
+            "momentum": self._momentum,
+            "centered": self._centered,
+        }
+
+
+class FtrlOptimizer(Optimizer):
+    """Follow the regularized leader: with ``l1`` most parameters become exactly zero."""
+
+    type = "ftrl"
+
+    def __init__(
+        self,
+        learning_rate,
+        l1=0.0,
+        l2=0.0,
+        lr_power=-0.5,
+        regularization=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._l1, self._l2, self._lr_power = l1, l2, lr_power
+
+    def _states(self):
+        return (
+            State("squared", "SquaredAccumulator", "SquaredAccumOut"),
+            State("linear", "LinearAccumulator", "LinearAccumOut"),
+        )
+
+    def _attrs(self, param):
+        return {"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power}
+
+
+class AdamOptimizer(Optimizer):
+    """Adam. ``beta1`` and ``beta2`` may be variables.
+
+    With a sparse gradient all rows decay and move, unless ``lazy_mode`` leaves the others untouched.
+    """
+
+    type = "adam"
+
+    def __init__(
+        self,
+        learning_rate=0.001,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-8,
+        regularization=None,
+        name=None,
+        lazy_mode=False,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+        self._lazy_mode = lazy_mode
+
+    def _states(self):
+        first = 0.9 if isinstance(self._beta1, Variable) else self._beta1
+        second = 0.999 if isinstance(self._beta2, Variable) else self._beta2
+        return (
+            state("moment1", "Moment1"),
+            state("moment2", "Moment2"),
+            state("beta1_pow_acc", "Beta1Pow", first, shape=(1,)),
+            state("beta2_pow_acc", "Beta2Pow", second, shape=(1,)),
+        )
+
+    def _inputs(self, param_and_grad):
+        betas = {"Beta1Tensor": self._beta1, "Beta2Tensor": self._beta2}
+        tensors = {slot: beta for slot, beta in betas.items() if isinstance(beta, Variable)}
+        return {**super()._inputs(param_and_grad), **tensors}
+
+    def _attrs(self, param):
+        betas = {"beta1": self._beta1, "beta2": self._beta2}
+        return {
+            **{name: beta for name, beta in betas.items() if not isinstance(beta, Variable)},
+            "epsilon": self._epsilon,
+            "lazy_mode": self._lazy_mode,
+            "min_row_size_to_use_multithread": 1000,
+        }
+
+
+class LambOptimizer(AdamOptimizer):
+    """Adam's direction with weight decay, in steps as long as the parameter allows, for very large batches.
+
+    Args:
+      exclude_from_weight_decay_fn: called with a parameter; True leaves it without weight decay.
+    """
+
+    type = "lamb"
+
+    def __init__(
+        self,
+        learning_rate=0.001,
+        lamb_weight_decay=0.01,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-6,
+        regularization=None,
+        exclude_from_weight_decay_fn=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(
+            learning_rate,
+            beta1,
+            beta2,
+            epsilon,
+            regularization,
+            name,
+            parameter_list=parameter_list,
+            grad_clip=grad_clip,
+        )
+        self._weight_decay = lamb_weight_decay
+        self._exclude_from_weight_decay_fn = exclude_from_weight_decay_fn
+
+    def _states(self):
+        moments = super()._states()[:2]
+        return (
+            *moments,
+            State("beta1_pow_acc", "Beta1Pow", None, self._beta1, shape=(1,)),
+            State("beta2_pow_acc", "Beta2Pow", None, self._beta2, shape=(1,)),
+        )
+
+    def _attrs(self, param):
+        excluded = self._exclude_from_weight_decay_fn is not None and self._exclude_from_weight_decay_fn(param)
+        return {
+            "beta1": self._beta1,
+            "beta2": self._beta2,
+            "epsilon": self._epsilon,
+            "weight_decay": 0.0 if excluded else self._weight_decay,
+        }
+
+
+class AdamaxOptimizer(Optimizer):
+    """Adam with the decayed largest gradient in place of the second moment."""
+
+    type = "adamax"
+
+    def __init__(
+        self,
+        learning_rate=0.001,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-8,
+        regularization=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+
+    def _states(self):
+        return (
+            state("moment", "Moment"),
+            state("inf_norm", "InfNorm"),
+            State("beta1_pow_acc", "Beta1Pow", None, self._beta1, shape=(1,)),
+        )
+
+    def _attrs(self, param):
+        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
+
+    def _finish_update(self, block, parameters_and_grads):
+        for param, grad in parameters_and_grads:
+            if grad is None or not param.trainable:
+                continue
+            with param.block.program._optimized_guard([param, grad]):
+                power = self._get_accumulator("beta1_pow_acc", param)
+                block.append_op(
+                    type="scale",
+                    inputs={"X": power},
+                    outputs={"Out": power},
+                    attrs={"scale": self._beta1},
+                    stop_gradient=True,
+                )
+
+
+Adagrad = AdagradOptimizer
+DecayedAdagrad = DecayedAdagradOptimizer
+Adadelta = AdadeltaOptimizer
+RMSProp = RMSPropOptimizer
+Ftrl = FtrlOptimizer
+Adam = AdamOptimizer
+Lamb = LambOptimizer
+Adamax = AdamaxOptimizer

@@ -1,0 +1,96 @@
+"""Optimizers that follow the gradient's direction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paddle.fluid.optimizer.base import Optimizer, state
+
+
+class SGDOptimizer(Optimizer):
+    """Stochastic gradient descent; with a sparse gradient only its rows are touched."""
+
+    type = "sgd"
+
+    def __init__(self, learning_rate, regularization=None, name=None, parameter_list=None, grad_clip=None):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+
+
+class MomentumOptimizer(Optimizer):
+    """Gradient descent along a decaying sum of gradients, optionally looking ahead as Nesterov proposed."""
+
+    type = "momentum"
+
+    def __init__(
+        self,
+        learning_rate,
+        momentum,
+        use_nesterov=False,
+        regularization=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._momentum, self._use_nesterov = momentum, bool(use_nesterov)
+
+    def _states(self):
+        return (state("velocity", "Velocity"),)
+
+    def _attrs(self, param) -> dict[str, Any]:
+        return {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+
+
+class LarsMomentumOptimizer(Optimizer):
+    """Momentum with a learning rate for each parameter, from the lengths of parameter and gradient."""
+
+    type = "lars_momentum"
+
+    def __init__(
+        self,
+        learning_rate,
+        momentum,
+        lars_coeff=0.001,
+        lars_weight_decay=0.0005,
+        regularization=None,
+        name=None,
+        parameter_list=None,
+        grad_clip=None,
+    ):
+        super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
+        self._momentum = momentum
+        self._lars_coeff, self._lars_weight_decay = float(lars_coeff), float(lars_weight_decay)
+
+    def _states(self):
+        return (state("velocity", "Velocity"),)
+
+    def _attrs(self, param):
+        return {
+            "mu": self._momentum,
+            "lars_coeff": self._lars_coeff,
+            "lars_weight_decay": self._lars_weight_decay,
+        }
+
+
+class DpsgdOptimizer(Optimizer):
+    """Differentially private SGD: gradients are shortened to ``clip`` and noise is added to them.
+
+    The noise is independent for every element, where real Fluid adds one number to all of them.
+    """
+
+    type = "dpsgd"
+
+    def __init__(self, learning_rate=0.001, clip=0.9, batch_size=0.999, sigma=1e-8, parameter_list=None):
+        super().__init__(learning_rate, parameter_list=parameter_list)
+        self._clip, self._batch_size, self._sigma = clip, batch_size, sigma
+        # Like Fluid's: a number set here makes every step draw the same noise.
+        self._seed: int | None = None
+
+    def _attrs(self, param):
+        return {"clip": self._clip, "batch_size": self._batch_size, "sigma": self._sigma, "seed": self._seed or 0}
+
+
+SGD = SGDOptimizer
+Momentum = MomentumOptimizer
+LarsMomentum = LarsMomentumOptimizer
+Dpsgd = DpsgdOptimizer

@@ -1,0 +1,132 @@
+"""Optimizers around other optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from paddle.fluid import layers
+from paddle.fluid.clip import error_clip_callback
+from paddle.fluid.optimizer.base import Optimizer
+from refluid.ir import Variable, default_startup_program, program_guard
+from refluid.ir.backward import append_backward
+
+
+class LookaheadOptimizer:
+    """Lets ``inner_optimizer`` take ``k`` fast steps, then moves slow copies of the parameters ``alpha`` of the way."""
+
+    def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5):
+        if inner_optimizer is None:
+            raise ValueError("LookaheadOptimizer needs the optimizer that takes the fast steps")
+        if not 0.0 <= alpha <= 1.0:
+            raise ValueError(f"alpha must be between 0 and 1, it is {alpha}")
+        if not (isinstance(k, int) and k > 0):
+            raise ValueError(f"k must be a positive integer, it is {k!r}")
+        self.inner_optimizer, self.alpha, self.k = inner_optimizer, alpha, k
+        self.type = "lookahead"
+
+    def minimize(self, loss: Variable, startup_program: Any = None) -> tuple[list[Any], Any]:
+        """Minimizes with the inner optimizer and appends the slow updates."""
+        result = self.inner_optimizer.minimize(loss, startup_program=startup_program)
+        startup = default_startup_program() if startup_program is None else startup_program
+        params = loss.block.program.all_parameters()
+        slow = {param.name: _slow_copy(param, loss.block, startup.global_block()) for param in params}
+        with program_guard(loss.block.program, startup):
+            self._append_slow_updates(params, slow)
+        return result
+
+    def _append_slow_updates(self, params: Sequence[Variable], slow: dict[str, Variable]) -> None:
+        k = _constant("lookahead_k", int(self.k), "int32")
+        alpha = _constant("lookahead_alpha", float(self.alpha), "float32")
+        step = _constant("lookahead_step", 0, "int32")
+        layers.increment(step, value=1.0, in_place=True)
+        zero = layers.fill_constant(shape=[1], dtype="int32", value=0)
+        # Fluid writes this as a Switch: every k-th step mixes, the others do nothing. A mixture with weights 1 and 0
+        # gives the same numbers.
+        mixes = layers.cast(layers.equal(layers.elementwise_mod(step, k), zero), "float32")
+        stays = 1.0 - mixes
+        for param in params:
+            moved = layers.elementwise_add(
+                layers.elementwise_mul(param, alpha), layers.elementwise_mul(slow[param.name], 1.0 - alpha)
+            )
+            for variable in (slow[param.name], param):
+                kept = layers.elementwise_mul(variable, stays)
+                layers.assign(layers.elementwise_add(layers.elementwise_mul(moved, mixes), kept), output=variable)
+
+
+def _slow_copy(param: Variable, block: Any, startup: Any) -> Variable:
+    name = param.name + "@SLOW"
+    copies = [
+        home.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True) for home in (block, startup)
+    ]
+    startup.append_op(type="assign", inputs={"X": param.name}, outputs={"Out": name})
+    return copies[0]
+
+
+def _constant(name: str, value: float, dtype: str) -> Variable:
+    return layers.create_global_var(name=name, shape=[1], value=value, dtype=dtype, persistable=True)
+
+
+class RecomputeOptimizer(Optimizer):
+    """Keeps only checkpoints of the forward pass in memory and computes the rest again for backward."""
+
+    def __init__(self, optimizer: Optimizer):
+        super().__init__(0.0)
+        self._optimizer = optimizer
+        self._checkpoints: list[Any] | None = None
+
+    def _set_checkpoints(self, checkpoints: Sequence[Any]) -> None:
+        """Says which variables are kept."""
+        self._checkpoints = list(checkpoints)
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Any = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Any = None,
+        callbacks: Sequence[Callable[..., Any]] | None = None,
+    ):
+        """Appends backward ops that compute again what lies between checkpoints."""
+        if not self._checkpoints:
+            raise ValueError("RecomputeOptimizer needs checkpoints: call _set_checkpoints([...]) before minimize")
+        self._dtype = self._optimizer._dtype = loss.dtype
+        ignored = self._get_no_grad_set(loss, no_grad_set)
+        callbacks = [error_clip_callback] if callbacks is None else list(callbacks)
+        with program_guard(loss.block.program, startup_program):
+            return append_backward(loss, parameter_list, ignored, callbacks, checkpoints=self._checkpoints)
+
+    def apply_gradients(self, params_grads):
+        """The inner optimizer's `apply_gradients`."""
+        return self._optimizer.apply_gradients(params_grads)
+
+    def apply_optimize(self, loss, startup_program, params_grads):
+        """The inner optimizer's `apply_optimize`."""
+        return self._optimizer.apply_optimize(loss, startup_program, params_grads)
+
+    def minimize(self, loss, startup_program=None, parameter_list=None, no_grad_set=None, grad_clip=None):
+        """Appends backward and the inner optimizer's updates; returns the update ops and the pairs."""
+        if grad_clip is not None:
+            self._check_clip(grad_clip)
+            self._optimizer._grad_clip = grad_clip
+        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, pairs), pairs
+
+
+class PipelineOptimizer:
+    """Fluid's pipeline over GPUs and CPU threads, which refluid does not have."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        cut_list: Any = None,
+        place_list: Any = None,
+        concurrency_list: Any = None,
+        queue_size: int = 30,
+        sync_steps: int = 1,
+        start_cpu_core_id: int = 0,
+    ):
+        raise NotImplementedError(
+            "PipelineOptimizer is not supported: refluid compiles a whole step into one XLA program; "
+            "use the inner optimizer alone, or data parallelism, or parameter servers"
+        )

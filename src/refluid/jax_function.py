@@ -1,0 +1,75 @@
+"""Programs as pure JAX functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from refluid.errors import FeedError, UninitializedError
+from refluid.ir.program import Program
+from refluid.ir.variable import name_of
+from refluid.lowering.interpreter import Context, run
+from refluid.lowering.plan import make_plan
+from refluid.scope import Scope, global_scope
+from refluid.tensors import to_device
+
+
+def to_jax(
+    program: Program, feeds: Sequence[Any], fetches: Sequence[Any], scope: Scope | None = None
+) -> tuple[Callable[..., list[Any]], dict[str, jax.Array]]:
+    """The program as a pure function, and the state it starts from.
+
+    The function takes the state and the feeds by name, and returns the fetches and the new state::
+
+        function, state = refluid.to_jax(program, ["x", "y"], [loss])
+        (value,), state = jax.jit(function)(state, x=x, y=y)
+
+    It can be jitted, differentiated with respect to the state or the feeds, vmapped and exported. A program with
+    random ops takes ``key=``, a jax.random key. 64-bit values need jax.enable_x64 around the call.
+
+    Args:
+      program: a program without host ops.
+      feeds: variables or names that are arguments.
+      fetches: variables or names to return.
+      scope: where the state's values are read; by default the global scope.
+
+    Raises:
+      ValueError: the program has host ops, which no pure function can contain.
+    """
+    feed_names = [name_of(v) for v in feeds]
+    fetch_names = [name_of(v) for v in fetches]
+    plan = make_plan(program.global_block(), fetch_names)
+    for piece in plan.pieces:
+        if piece.on_host:
+            host = piece.schedule.ops[0]
+            raise ValueError(f"{host.type} runs on the host, so the program is no pure function ({host.written_at})")
+    schedule = plan.pieces[0].schedule if plan.pieces else None
+    state = _initial_state(plan.reads, feed_names, scope or global_scope(), schedule)
+
+    def function(state: Mapping[str, Any], /, *, key: Any = None, **values: Any):
+        missing = [name for name in feed_names if name not in values]
+        if missing:
+            raise FeedError(missing[0], "it is an argument of this function")
+        env = {**state, **{name: jnp.asarray(values[name]) for name in feed_names}}
+        if schedule is not None:
+            run(schedule, env, Context(key=key, seed_key=key))
+        return [env[name] for name in fetch_names], {name: env[name] for name in {*state, *plan.persists}}
+
+    return function, state
+
+
+def _initial_state(reads: Sequence[str], feeds: Sequence[str], scope: Scope, schedule: Any) -> dict[str, jax.Array]:
+    state = {}
+    for name in reads:
+        if name in feeds:
+            continue
+        held = scope.find_var(name)
+        if held is None or held.value is None:
+            reader = next((op for op in schedule.ops if name in op.input_arg_names), None)
+            by = "the fetch list" if reader is None else f"{reader.type} ({reader.written_at})"
+            raise UninitializedError(name, by, "name it in feeds, or run the startup program first")
+        state[name] = to_device(held.value)
+    return state

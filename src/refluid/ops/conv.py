@@ -1,0 +1,567 @@
+"""Convolutions and their transposes, in two and three dims.
+
+The mathematics works on channels-last arrays: x ``[N, *space, C]``, filters ``[*kernel, C / groups, O]``. The rules turn
+Fluid's layouts into that and back. Two linear maps make everything: `correlate` (a convolution) and its transpose
+`spread` (the gradient of the input, and conv2d_transpose); both share `weight_gradient`.
+
+XLA's CPU backend has one good convolution, forward, over many channels. Here each of the three products chooses between
+that and forms made of dots and slices, by static shape (`choose`); bench/lowerings.py measures them against each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from refluid.ops.registry import op
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel moves over padded space; one entry per spatial dim.
+
+    ``pads`` are such that the last position of the kernel ends where padded space ends: a tail of the input that the
+    stride skips is a negative pad.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    groups: int = 1
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """How much space the dilated kernel covers."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    def offsets(self) -> Iterator[tuple[int, ...]]:
+        """Where each element of the kernel lies, from the kernel's origin, in row-major order."""
+        return itertools.product(*(range(0, r, d) for r, d in zip(self.reach, self.dilations, strict=True)))
+
+    def positions(self, dims: Sequence[int]) -> tuple[int, ...]:
+        """How often the kernel fits into space of ``dims``, in each dim."""
+        sides = zip(dims, self.pads, self.reach, self.strides, strict=True)
+        return tuple((dim + low + high - reach) // stride + 1 for dim, (low, high), reach, stride in sides)
+
+    def fitted(self, dims: Sequence[int], positions: Sequence[int]) -> Window:
+        """This window with the high pads that give ``positions`` on space of ``dims``."""
+        sides = zip(dims, positions, self.pads, self.reach, self.strides, strict=True)
+        return replace(self, pads=tuple((low, (n - 1) * s + r - dim - low) for dim, n, (low, _), r, s in sides))
+
+
+# The three products and their forms
+
+
+class Forms(NamedTuple):
+    """The form of each product: a key of `CORRELATE`, `SPREAD` and `WEIGHT_GRADIENT`."""
+
+    correlate: str
+    spread: str
+    weight_gradient: str
+
+
+def choose(window: Window, positions: int, channels: int, filters: int, dtype: Any) -> Forms:
+    """The forms that measured best on CPU. ``channels`` are the input's, ``positions`` of the kernel in a whole batch.
+
+    Milliseconds on one AVX2 core for correlate / spread / weight_gradient, N = 32 unless said (bench/lowerings.py)::
+
+        kernel  space channels    lax                   dot                  offsets               columns
+        5x5     28    1 -> 20     1.1 / 12.7 / 4.1                            2.2 /  3.1 /  6.8     4.5 /  2.4 /  1.7   N = 64
+        5x5     12    20 -> 50    3.6 / 12.7 / 6.2                           23.5 /  5.0 /  6.6     6.9 /  6.2 /  9.2   N = 64
+        3x3     32    3 -> 16     2.7 /  3.7 / 1.8                            3.3 /  4.0 /  1.5     2.2 /  1.8 /  1.1
+        3x3     32    16 -> 16    3.6 /  3.8 / 12.1                           6.1 /  5.1 /  9.7      33 /  9.1 /   37
+        3x3     8     64 -> 64    2.5 /  3.2 / 3.4                            2.3 /  2.2 /  3.5     2.9 /  2.3 /  3.6
+        3x3     14    256 -> 256   28 /   30 /  43                             28 /   23 /   31      40 /   23 /   48   N = 8
+        1x1     16    64 -> 128   2.6 /  2.8 / 18.1     1.8 /  2.0 /  2.2
+        3x3     16    64, each    17.1 / 47.8 / 25.0                         0.3 / 0.6 / 1.3 as shifts
+        3x3     16    32, in 4     4.8 /  5.8 / 197                          2.9 / 2.5 / 3.0 as split
+    """
+    if not _on_cpu() or dtype not in (jnp.float32, jnp.float64):
+        return Forms("lax", "lax", "lax")
+    size, groups = math.prod(window.kernel), window.groups
+    many = size > 64  # an op per kernel element, or a copy of the input for each, is too much
+    if groups > 1:
+        if groups == channels and not many:
+            return Forms("shifts", "shifts", "shifts")
+        if groups <= 8:
+            return Forms("split", "split", "split")
+        return Forms("lax", "lax", "lax" if many else "batch")
+    if size == 1:
+        return Forms("dot", "dot", "dot")
+    if many:
+        return Forms("lax", "lax", "lax")
+    if dtype == jnp.float64:  # XLA convolves it in plain loops
+        return Forms("offsets", "offsets", "offsets")
+    if channels <= 4:
+        fits = size * channels * positions <= 1 << 24
+        return Forms("lax", "columns" if fits else "offsets", "columns" if fits else "offsets")
+    dense = size <= 9 and channels < 48  # few multiplications per element moved
+    return Forms("lax", "lax" if dense else "offsets", "offsets")
+
+
+def _on_cpu() -> bool:
+    device: Any = jax.config.jax_default_device
+    return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
+
+
+def _forms(x_like: Any, window: Window, positions: Sequence[int], channels: int, filters: int) -> Forms:
+    return choose(window, x_like.shape[0] * math.prod(positions), channels, filters, x_like.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def correlate(x, w, window: Window):
+    """out[n, p, o] = sum over kernel elements k and channels c of x[n, p * stride + k * dilation - pad, c] * w[k, c, o]."""
+    forms = _forms(x, window, window.positions(x.shape[1:-1]), x.shape[-1], w.shape[-1])
+    return CORRELATE[forms.correlate](x, w, window)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def spread(g, w, window: Window, dims: tuple[int, ...]):
+    """The transpose of `correlate` in x, for x with space of ``dims``."""
+    channels = w.shape[-2] * window.groups
+    forms = _forms(g, window, g.shape[1:-1], channels, w.shape[-1])
+    return SPREAD[forms.spread](g, w, window, dims)
+
+
+def weight_gradient(x, g, window: Window):
+    """The transpose of `correlate` in w."""
+    forms = _forms(x, window, g.shape[1:-1], x.shape[-1], g.shape[-1])
+    return WEIGHT_GRADIENT[forms.weight_gradient](x, g, window)
+
+
+def _correlate_forward(x, w, window):
+    return correlate(x, w, window), (x, w)
+
+
+def _correlate_backward(window, saved, g):
+    x, w = saved
+    return spread(g, w, window, x.shape[1:-1]), weight_gradient(x, g, window)
+
+
+def _spread_forward(g, w, window, dims):
+    return spread(g, w, window, dims), (g, w)
+
+
+def _spread_backward(window, dims, saved, x):
+    g, w = saved
+    return correlate(x, w, window), weight_gradient(x, g, window)
+
+
+correlate.defvjp(_correlate_forward, _correlate_backward)
+spread.defvjp(_spread_forward, _spread_backward)
+
+
+# lax: XLA's own convolution
+
+
+def _dimension_numbers(rank: int) -> lax.ConvDimensionNumbers:
+    space = tuple(range(1, rank + 1))
+    data, filters = (0, rank + 1, *space), (rank + 1, rank, *range(rank))
+    return lax.ConvDimensionNumbers(data, filters, data)
+
+
+def _correlate_lax(x, w, window):
+    return lax.conv_general_dilated(
+        x,
+        w,
+        window.strides,
+        window.pads,
+        rhs_dilation=window.dilations,
+        dimension_numbers=_dimension_numbers(len(window.kernel)),
+        feature_group_count=window.groups,
+    )
+
+
+def _pads_of_transpose(window):
+    return tuple((r - 1 - low, r - 1 - high) for r, (low, high) in zip(window.reach, window.pads, strict=True))
+
+
+def _spread_lax(g, w, window, dims):
+    flipped = lax.rev(w, range(len(window.kernel)))
+    *kernel, channels, filters = w.shape
+    grouped = flipped.reshape(*kernel, channels, window.groups, filters // window.groups)
+    swapped = jnp.swapaxes(grouped, -1, -3).reshape(*kernel, filters // window.groups, window.groups * channels)
+    return lax.conv_general_dilated(
+        g,
+        swapped,
+        (1,) * len(dims),
+        _pads_of_transpose(window),
+        lhs_dilation=window.strides,
+        rhs_dilation=window.dilations,
+        dimension_numbers=_dimension_numbers(len(dims)),
+        feature_group_count=window.groups,
+    )
+
+
+def _weight_gradient_lax(x, g, window):
+    w = jax.ShapeDtypeStruct((*window.kernel, x.shape[-1] // window.groups, g.shape[-1]), x.dtype)
+    return jax.linear_transpose(lambda w: _correlate_lax(x, w, window), w)(g)[0]
+
+
+# offsets: one dot per kernel element; dot: the case of a single element
+
+
+def _padded(x, window):
+    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((*pad, 0) for pad in window.pads), (0, 0, 0)])
+
+
+def _unpadded(x, window):
+    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((-low, -high, 0) for low, high in window.pads), (0, 0, 0)])
+
+
+def _view(x, offset, window, positions, lead=1):
+    """The elements of padded x that the kernel element at ``offset`` meets; space begins at dim ``lead``."""
+    space = slice(lead, lead + len(offset))
+    start, limit, step = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    start[space], step[space] = offset, window.strides
+    limit[space] = [o + (n - 1) * s + 1 for o, n, s in zip(offset, positions, window.strides, strict=True)]
+    return lax.slice(x, start, limit, step)
+
+
+def _kernel_first(w):
+    """w as one matrix [C, O] per kernel element."""
+    return w.reshape(-1, *w.shape[-2:])
+
+
+def _dot(a, b, a_dim, b_dim):
+    return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())))
+
+
+def _correlate_offsets(x, w, window):
+    positions, x = window.positions(x.shape[1:-1]), _padded(x, window)
+    views = (_view(x, offset, window, positions).reshape(-1, x.shape[-1]) for offset in window.offsets())
+    out = sum(_dot(view, matrix, 1, 0) for view, matrix in zip(views, _kernel_first(w), strict=True))
+    return out.reshape(x.shape[0], *positions, w.shape[-1])
+
+
+def _spread_offsets(g, w, window, dims):
+    rows = g.reshape(-1, g.shape[-1])
+    return _scatter((_dot(rows, matrix, 1, 1).reshape(*g.shape[:-1], -1) for matrix in _kernel_first(w)), g, window)
+
+
+def _scatter(terms, g, window):
+    """Adds up ``terms``, one per kernel element, where the kernel meets padded space, and takes the padding off.
+
+    The sum lies in memory with the strides as dims of their own, so that every term is added to a plain block.
+    """
+    batch, *positions = g.shape[:-1]
+    strides, total, rank = window.strides, None, len(positions)
+    blocks = [n + (r - 1) // s for n, r, s in zip(positions, window.reach, strides, strict=True)]
+    for term, offset in zip(terms, window.offsets(), strict=True):
+        if total is None:
+            folded = itertools.chain.from_iterable(zip(blocks, strides, strict=True))
+            total = jnp.zeros((batch, *folded, term.shape[-1]), term.dtype)
+        block = term.reshape(batch, *itertools.chain.from_iterable((n, 1) for n in positions), -1)
+        start = (0, *itertools.chain.from_iterable(divmod(o, s) for o, s in zip(offset, strides, strict=True)), 0)
+        there = lax.slice(total, start, [a + n for a, n in zip(start, block.shape, strict=True)])
+        total = lax.dynamic_update_slice(total, there + block, start)
+    whole = total.reshape(batch, *(n * s for n, s in zip(blocks, strides, strict=True)), -1)
+    ends = [(n - 1) * s + r for n, s, r in zip(positions, strides, window.reach, strict=True)]
+    return _unpadded(lax.slice(whole, (0,) * (rank + 2), (batch, *ends, whole.shape[-1])), window)
+
+
+def _weight_gradient_offsets(x, g, window):
+    positions, x = g.shape[1:-1], _padded(x, window)
+    rows = g.reshape(-1, g.shape[-1])
+    views = (_view(x, offset, window, positions).reshape(-1, x.shape[-1]) for offset in window.offsets())
+    return jnp.stack([_dot(view, rows, 0, 0) for view in views]).reshape(*window.kernel, x.shape[-1], g.shape[-1])
+
+
+# columns: one dot for all kernel elements together, over a copy of the input for each
+
+
+def _correlate_columns(x, w, window):
+    positions, x = window.positions(x.shape[1:-1]), _padded(x, window)
+    columns = jnp.concatenate([_view(x, offset, window, positions) for offset in window.offsets()], axis=-1)
+    return _dot(columns.reshape(-1, columns.shape[-1]), w.reshape(-1, w.shape[-1]), 1, 0).reshape(
+        x.shape[0], *positions, w.shape[-1]
+    )
+
+
+def _spread_columns(g, w, window, dims):
+    size, channels = math.prod(window.kernel), w.shape[-2]
+    columns = _dot(g.reshape(-1, g.shape[-1]), w.reshape(size * channels, -1), 1, 1)
+    columns = columns.reshape(*g.shape[:-1], size, channels)
+    return _scatter((columns[..., i, :] for i in range(size)), g, window)
+
+
+def _weight_gradient_columns(x, g, window):
+    # Channels first: then every row of the copy is written, and every column of g read, in order.
+    channels_first = jnp.moveaxis(_padded(x, window), -1, 0)
+    views = [_view(channels_first, offset, window, g.shape[1:-1], lead=2) for offset in window.offsets()]
+    columns = jnp.stack(views).reshape(len(views) * x.shape[-1], -1)
+    return _dot(columns, g.reshape(-1, g.shape[-1]), 1, 0).reshape(*window.kernel, x.shape[-1], g.shape[-1])
+
+
+# shifts: depthwise, as many groups as channels; elementwise products of shifted views
+
+
+def _repeated(x, times):
+    """Each channel of x ``times`` times in a row."""
+    return x if times == 1 else jnp.repeat(x, times, axis=-1)
+
+
+def _folded(x, times):
+    """The sum over each run of ``times`` channels."""
+    return x if times == 1 else x.reshape(*x.shape[:-1], -1, times).sum(-1)
+
+
+def _correlate_shifts(x, w, window):
+    positions, times = window.positions(x.shape[1:-1]), w.shape[-1] // x.shape[-1]
+    x = _padded(x, window)
+    views = (_repeated(_view(x, offset, window, positions), times) for offset in window.offsets())
+    return sum(view * row[0] for view, row in zip(views, _kernel_first(w), strict=True))
+
+
+def _spread_shifts(g, w, window, dims):
+    times = w.shape[-1] // window.groups
+    if any(stride > 1 for stride in window.strides):
+        return _scatter((_folded(g * row[0], times) for row in _kernel_first(w)), g, window)
+    around = replace(window, pads=_pads_of_transpose(window))
+    return _folded(_correlate_shifts(g, lax.rev(w, range(len(dims))), around), times)
+
+
+def _weight_gradient_shifts(x, g, window):
+    positions, times = g.shape[1:-1], g.shape[-1] // x.shape[-1]
+    x = _padded(x, window)
+    # Summed in two steps: XLA adds up whole blocks with vector instructions, rows of a fused product one by one.
+    parts = next(n for n in (8, 7, 6, 5, 4, 3, 2, 1) if x.shape[0] % n == 0)
+
+    def product(offset):
+        view = _repeated(_view(x, offset, window, positions), times)
+        return (view * g).reshape(parts, -1, g.shape[-1])
+
+    blocks = jnp.stack([sum(product(offset)[i] for i in range(parts)) for offset in window.offsets()])
+    return lax.optimization_barrier(blocks).sum(1).reshape(*window.kernel, 1, g.shape[-1])
+
+
+# split and batch: several groups, one after the other or as one batch of dots
+
+
+def _split(x, groups):
+    return jnp.split(x, groups, axis=-1)
+
+
+def _correlate_split(x, w, window):
+    one, groups = replace(window, groups=1), window.groups
+    pairs = zip(_split(x, groups), _split(w, groups), strict=True)
+    return jnp.concatenate([correlate(part, matrix, one) for part, matrix in pairs], axis=-1)
+
+
+def _spread_split(g, w, window, dims):
+    one, groups = replace(window, groups=1), window.groups
+    pairs = zip(_split(g, groups), _split(w, groups), strict=True)
+    return jnp.concatenate([spread(part, matrix, one, dims) for part, matrix in pairs], axis=-1)
+
+
+def _weight_gradient_split(x, g, window):
+    one, groups = replace(window, groups=1), window.groups
+    pairs = zip(_split(x, groups), _split(g, groups), strict=True)
+    return jnp.concatenate([weight_gradient(part, rows, one) for part, rows in pairs], axis=-1)
+
+
+def _weight_gradient_batch(x, g, window):
+    positions, groups = g.shape[1:-1], window.groups
+    x = _padded(x, window)
+    channels, filters = x.shape[-1] // groups, g.shape[-1] // groups
+    x = jnp.moveaxis(x.reshape(*x.shape[:-1], groups, channels), -2, 0)
+    rows = jnp.moveaxis(g.reshape(-1, groups, filters), 1, 0)
+    views = (_view(x, offset, window, positions, lead=2).reshape(groups, -1, channels) for offset in window.offsets())
+    matrices = jnp.stack([lax.dot_general(view, rows, (((1,), (1,)), ((0,), (0,)))) for view in views])
+    return jnp.moveaxis(matrices, 1, 2).reshape(*window.kernel, channels, groups * filters)
+
+
+CORRELATE = {
+    "lax": _correlate_lax,
+    "dot": _correlate_offsets,
+    "offsets": _correlate_offsets,
+    "columns": _correlate_columns,
+    "shifts": _correlate_shifts,
+    "split": _correlate_split,
+}
+SPREAD = {
+    "lax": _spread_lax,
+    "dot": _spread_offsets,
+    "offsets": _spread_offsets,
+    "columns": _spread_columns,
+    "shifts": _spread_shifts,
+    "split": _spread_split,
+}
+WEIGHT_GRADIENT = {
+    "lax": _weight_gradient_lax,
+    "dot": _weight_gradient_offsets,
+    "offsets": _weight_gradient_offsets,
+    "columns": _weight_gradient_columns,
+    "shifts": _weight_gradient_shifts,
+    "split": _weight_gradient_split,
+    "batch": _weight_gradient_batch,
+}
+
+
+# Fluid's layouts and attributes
+
+
+def channels_last(x, data_format: str):
+    """x with its channels in the last dim."""
+    return x if data_format.endswith("C") else jnp.moveaxis(x, 1, -1)
+
+
+def as_given(x, data_format: str):
+    """A channels-last x in ``data_format``."""
+    return x if data_format.endswith("C") else jnp.moveaxis(x, -1, 1)
+
+
+def explicit_pads(paddings, padding_algorithm, dims, kernel, strides) -> tuple[tuple[int, int], ...]:
+    """The padding before and after each spatial dim."""
+    if padding_algorithm == "VALID":
+        return ((0, 0),) * len(dims)
+    if padding_algorithm == "SAME":
+        wanted = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(dims, kernel, strides, strict=True)]
+        return tuple((pad // 2, pad - pad // 2) for pad in wanted)
+    if len(paddings) == len(dims):
+        return tuple((pad, pad) for pad in paddings)
+    if len(paddings) != 2 * len(dims):
+        raise ValueError(f"paddings must hold {len(dims)} or {2 * len(dims)} numbers, not {list(paddings)}")
+    return tuple(zip(paddings[::2], paddings[1::2], strict=True))
+
+
+def _window(dims, kernel, strides, paddings, padding_algorithm, dilations, groups) -> Window:
+    if len(strides) != len(dims) or len(dilations) != len(dims):
+        raise ValueError(f"strides {list(strides)} and dilations {list(dilations)} must hold {len(dims)} numbers each")
+    if padding_algorithm == "SAME":  # Fluid then forgets the dilations
+        dilations = (1,) * len(dims)
+    pads = explicit_pads(paddings, padding_algorithm, dims, kernel, strides)
+    return Window(tuple(kernel), tuple(strides), tuple(dilations), pads, groups)
+
+
+def _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format):
+    groups = groups or 1
+    x = channels_last(x, data_format)
+    if x.ndim != w.ndim:
+        raise ValueError(f"Input has {x.ndim} dims and Filter has {w.ndim}")
+    if x.shape[-1] != w.shape[1] * groups or w.shape[0] % groups:
+        raise ValueError(
+            f"Input of {x.shape[-1]} channels and Filter of shape {list(w.shape)} do not go together in {groups} groups"
+        )
+    dims = x.shape[1:-1]
+    window = _window(dims, w.shape[2:], strides, paddings, padding_algorithm, dilations, groups)
+    positions = window.positions(dims)
+    if min(positions) <= 0:
+        raise ValueError(f"a kernel that reaches over {list(window.reach)} does not fit into {list(dims)} with {window.pads}")
+    w = jnp.moveaxis(w, (0, 1), (-1, -2))
+    return as_given(correlate(x, w, window.fitted(dims, positions)), data_format)
+
+
+def _convolve_transposed(x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format):
+    groups = groups or 1
+    x = channels_last(x, data_format)
+    if x.shape[-1] != w.shape[0] or w.shape[0] % groups:
+        raise ValueError(
+            f"Input of {x.shape[-1]} channels and Filter of shape {list(w.shape)} do not go together in {groups} groups"
+        )
+    positions = x.shape[1:-1]
+    window = _window(positions, w.shape[2:], strides, paddings, padding_algorithm, dilations, groups)
+    sides = zip(positions, window.strides, window.reach, window.pads, strict=True)
+    dims = tuple((n - 1) * s + r - low - high for n, s, r, (low, high) in sides)
+    if output_size:
+        for natural, wanted, stride in zip(dims, output_size, window.strides, strict=True):
+            if not natural <= wanted < natural + stride:
+                raise ValueError(
+                    f"output_size {list(output_size)} must be at least {list(dims)} and below that plus the strides"
+                )
+        dims = tuple(output_size)
+    w = jnp.moveaxis(w, (0, 1), (-1, -2))
+    return as_given(spread(x, w, window.fitted(dims, positions), dims), data_format)
+
+
+def _with_bias(out, bias, data_format):
+    return out if bias is None else as_given(channels_last(out, data_format) + bias.reshape(-1), data_format)
+
+
+@op("depthwise_conv2d", inputs="Input Filter Bias? ResidualData?", outputs="Output")
+@op("conv2d", inputs="Input Filter Bias? ResidualData?", outputs="Output")
+def conv2d(
+    x,
+    w,
+    bias=None,
+    residual=None,
+    *,
+    strides=(1, 1),
+    paddings=(0, 0),
+    padding_algorithm="EXPLICIT",
+    dilations=(1, 1),
+    groups=1,
+    data_format="AnyLayout",
+):
+    """The correlation of images with filters [O, C / groups, H, W], plus bias and residual where they are connected."""
+    out = _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format)
+    out = _with_bias(out, bias, data_format)
+    return out if residual is None else out + residual
+
+
+@op("conv3d", inputs="Input Filter ResidualData?", outputs="Output")
+def conv3d(
+    x,
+    w,
+    residual=None,
+    *,
+    strides=(1, 1, 1),
+    paddings=(0, 0, 0),
+    padding_algorithm="EXPLICIT",
+    dilations=(1, 1, 1),
+    groups=1,
+    data_format="AnyLayout",
+):
+    """The correlation of volumes with filters [O, C / groups, D, H, W], plus residual where it is connected."""
+    out = _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format)
+    return out if residual is None else out + residual
+
+
+@op("depthwise_conv2d_transpose", inputs="Input Filter Bias?", outputs="Output")
+@op("conv2d_transpose", inputs="Input Filter Bias?", outputs="Output")
+def conv2d_transpose(
+    x,
+    w,
+    bias=None,
+    *,
+    output_size=(),
+    strides=(1, 1),
+    paddings=(0, 0),
+    padding_algorithm="EXPLICIT",
+    dilations=(1, 1),
+    groups=1,
+    data_format="AnyLayout",
+):
+    """The transpose of conv2d in its input; filters are [C, O / groups, H, W]."""
+    out = _convolve_transposed(
+        x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format
+    )
+    return _with_bias(out, bias, data_format)
+
+
+@op("conv3d_transpose", inputs="Input Filter", outputs="Output")
+def conv3d_transpose(
+    x,
+    w,
+    *,
+    output_size=(),
+    strides=(1, 1, 1),
+    paddings=(0, 0, 0),
+    padding_algorithm="EXPLICIT",
+    dilations=(1, 1, 1),
+    groups=1,
+    data_format="AnyLayout",
+):
+    """The transpose of conv3d in its input; filters are [C, O / groups, D, H, W]."""
+    return _convolve_transposed(
+        x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format
+    )

@@ -1,0 +1,33 @@
+"""Every example runs as a user would start it, and learns what it should."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# What the last figure named so must not exceed, or must reach.
+EXPECTED = {
+    "fit_a_line.py": ("test cost", 12.0, "at most"),
+    "mnist_mlp.py": ("test accuracy", 0.95, "at least"),
+    "recommender.py": ("test cost", 0.3, "at most"),
+}
+
+
+def test_every_example_is_tested():
+    assert sorted(EXPECTED) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_example_learns(name, tmp_path):
+    figure, bound, direction = EXPECTED[name]
+    environment = {**os.environ, "REFLUID_SYNTHETIC_DATA": "1"}
+    command = [sys.executable, str(ROOT / "examples" / name)]
+    run = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    last = float(re.findall(rf"{figure}\s+([0-9.]+)", run.stdout)[-1])
+    assert last <= bound if direction == "at most" else last >= bound, run.stdout
