@@ -147,25 +147,36 @@ def _fetch_names(fetch_list: Any) -> tuple[str, ...]:
 
 
 def _check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> None:
-    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+    for name, value in zip(names, values, strict=True):
         variable = block.vars.get(name)
         if variable is None:
             near = difflib.get_close_matches(name, [v.name for v in block.vars.values() if v.is_data], n=1)
             raise FeedError(name, "the program has no such variable", f"did you mean {near[0]}?" if near else None)
         expected = as_numpy(variable.dtype)
-        if value.dtype != expected:
-            if value.dtype.kind not in "iub" or not np.can_cast(value.dtype, expected, "safe"):
-                raise FeedError(
-                    name,
-                    f"expected {expected}{list(variable.shape)}, got {value.dtype}{list(value.shape)}",
-                    f"convert the array with .astype('{expected}')",
-                )
+        if not _accepts(expected, value.dtype, strict=variable.need_check_feed):
+            raise FeedError(
+                name,
+                f"expected {expected}{list(variable.shape)}, got {value.dtype}{list(value.shape)}",
+                f"convert the array with .astype('{expected}')",
+            )
         if variable.shape and (variable.is_data or variable.need_check_feed) and not _fits(value.shape, variable):
             raise FeedError(
                 name,
                 f"expected shape {list(variable.shape)}, got {list(value.shape)}",
                 "a dim of -1 takes any size; the batch comes first",
             )
+
+
+def _accepts(expected: np.dtype, given: np.dtype, strict: bool) -> bool:
+    """Whether a fed dtype will do. ``fluid.data`` insists; ``layers.data`` lets integers through as they are.
+
+    Scripts declare labels without a dtype (so float32) and feed int64; real Fluid runs them.
+    """
+    if given == expected:
+        return True
+    if strict or given.kind not in "iub":
+        return False
+    return expected.kind == "f" or np.can_cast(given, expected, "safe")
 
 
 def _fits(shape: Sequence[int], variable: Variable) -> bool:
@@ -224,4 +235,4 @@ def _as_numpy(name: str, value: Any) -> Any:
 def _as_tensor(name: str, value: Any) -> Any:
     if isinstance(value, SelectedRows):
         return SelectedRowsTensor.of(value)
-    return LoDTensor(value)
+    return LoDTensor(jax.block_until_ready(value))

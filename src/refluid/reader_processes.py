@@ -105,8 +105,9 @@ class _Pipes:
         self._sender.send(message)
 
     def receive(self, processes: list[Any]) -> Iterator[tuple[int, int, Any]]:
-        waiting = list(self._receiving)
+        waiting: list[Any] = list(self._receiving)
         while True:
+            pipe: Any
             for pipe in connection.wait(waiting):
                 try:
                     message = pipe.recv()

@@ -46,22 +46,23 @@ class LayerCase(object):
 
     feeds: name -> array or Lod; each becomes a data variable of exactly that shape (batch dim included) and dtype.
     Parameters get fixed values from their names. With ``grads`` the gradients of all parameters and of all floating
-    feeds are compared too. ``ops`` also compares the list of op types the layer appended.
+    feeds are compared too. ``ops`` also compares the list of op types the layer appended. skip: gradients that are
+    not compared, by name, with the reason in ``reason``.
     """
 
     op = None
 
-    def __init__(self, name, build, feeds, grads=True, ops=True, check="values", rtol=1e-5, reason=""):
-        assert rtol == 1e-5 or reason, "a tolerance of its own needs a reason"
+    def __init__(self, name, build, feeds, grads=True, ops=True, check="values", rtol=1e-5, reason="", skip=""):
+        assert (rtol == 1e-5 and not skip) or reason, "a tolerance of its own and a gap need a reason"
         self.name, self.build, self.feeds = name, build, feeds
         self.grads, self.ops, self.check, self.rtol, self.reason = grads, ops, check, rtol, reason
-        self.skip = []
+        self.skip = skip.split()
 
 
-def layer_case(cases, grads=True, ops=True, check="values", rtol=1e-5, reason="", **feeds):
+def layer_case(cases, grads=True, ops=True, check="values", rtol=1e-5, reason="", skip="", **feeds):
     """Decorator: adds the function as a LayerCase, named after it, to the list ``cases``."""
     def add(build):
-        cases.append(LayerCase(build.__name__, build, feeds, grads, ops, check, rtol, reason))
+        cases.append(LayerCase(build.__name__, build, feeds, grads, ops, check, rtol, reason, skip))
         return build
     return add
 

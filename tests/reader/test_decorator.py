@@ -162,6 +162,11 @@ def test_xmap_readers_raises_the_readers_error_in_the_consumer(order):
         list(readers.xmap_readers(abs, failing_after(10, OSError("disk")), 3, 4, order)())
 
 
+def test_xmap_readers_needs_a_thread():
+    with pytest.raises(ValueError, match="at least one thread, not 0"):
+        readers.xmap_readers(abs, counting(3), 0, 4)
+
+
 @pytest.mark.parametrize("order", [False, True])
 def test_a_consumer_may_leave_xmap_readers_early(order):
     samples = readers.xmap_readers(abs, counting(10_000), 3, 4, order)()

@@ -7,6 +7,7 @@ import pickle
 import tempfile
 import urllib.error
 import urllib.request
+from typing import Any
 
 from refluid import synthetic
 
@@ -116,6 +117,7 @@ def cluster_files_reader(files_pattern, trainer_count, trainer_id, loader=pickle
     def reader():
         for path in sorted(glob.glob(files_pattern))[trainer_id::trainer_count]:
             with open(path, "rb") as file:
-                yield from loader(file)
+                samples: Any = loader(file)
+                yield from samples
 
     return reader

@@ -3,6 +3,7 @@
 import gzip
 import io
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _reader(images, labels, buffer_size=100):
     return reader
 
 
-def _open(source):
+def _open(source) -> Any:
     return io.BytesIO(source) if isinstance(source, bytes) else gzip.open(source, "rb")
 
 

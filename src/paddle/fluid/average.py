@@ -1,5 +1,7 @@
 """A running weighted average of NumPy values."""
 
+from typing import Any
+
 import numpy as np
 
 __all__ = ["WeightedAverage"]
@@ -13,8 +15,8 @@ class WeightedAverage:
 
     def reset(self):
         """Forgets everything added so far."""
-        self.numerator = None
-        self.denominator = None
+        self.numerator: Any = 0
+        self.denominator: Any = 0
 
     def add(self, value, weight):
         """Adds a number or an array of numbers with its weight."""
@@ -24,16 +26,11 @@ class WeightedAverage:
             isinstance(weight, np.ndarray) and weight.shape == (1,)
         ):
             raise ValueError(f"the weight must be a number, not {type(weight).__name__}")
-        if self.numerator is None:
-            self.numerator, self.denominator = value * weight, weight
-        else:
-            self.numerator = self.numerator + value * weight
-            self.denominator = self.denominator + weight
+        self.numerator = self.numerator + value * weight
+        self.denominator = self.denominator + weight
 
     def eval(self):
         """The average of what was added."""
-        if self.numerator is None:
-            raise ValueError("there is nothing to average yet: call add first")
         if np.all(self.denominator == 0):
-            raise ValueError("the weights add up to zero")
+            raise ValueError("there is nothing to average: nothing was added, or only with weight zero")
         return self.numerator / self.denominator

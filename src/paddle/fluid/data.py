@@ -1,4 +1,27 @@
-"""(being written)"""
-def __getattr__(n):
-    if n.startswith("__"): raise AttributeError(n)
-    return None
+"""Fluid 1.6's data variable: it has exactly the shape that is written, and feeds are checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.data_feeder import check_type
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable, VarType
+
+__all__ = ["data"]
+
+
+def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
+    """A variable that is fed; None, or -1, stands for a dim of any size."""
+    check_type(name, "name", (str, bytes), "data")
+    check_type(shape, "shape", (list, tuple), "data")
+    return LayerHelper("data", name=name).create_global_variable(
+        name=name,
+        shape=[-1 if dim is None else dim for dim in shape],
+        dtype=dtype,
+        type=VarType.LOD_TENSOR,
+        lod_level=lod_level,
+        is_data=True,
+        need_check_feed=True,
+    )

@@ -35,6 +35,4 @@ def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Va
         inputs["depth_tensor"] = depth
     else:
         attrs["depth"] = depth
-    out = append_single_op("one_hot_v2", inputs, {"Out": "float32"}, attrs)["Out"]
-    out.stop_gradient = True
-    return out
+    return append_single_op("one_hot_v2", inputs, {"Out": "float32"}, attrs)["Out"]

@@ -160,11 +160,8 @@ class LayerHelper:
         return self.main_program.current_block().create_var(*args, **options)
 
     def create_global_variable(self, persistable: bool = False, *args: Any, **options: Any) -> Variable:
-        """A variable of block 0, without gradient."""
-        options.setdefault("name", unique_name.generate(f"{self.name}.tmp"))
-        return self.main_program.global_block().create_var(
-            *args, persistable=persistable, stop_gradient=True, **{k: v for k, v in options.items() if k != "stop_gradient"}
-        )
+        """A variable of block 0."""
+        return self.main_program.global_block().create_var(*args, persistable=persistable, **options)
 
     def create_or_get_global_variable(self, name: str, *args: Any, **options: Any) -> tuple[Variable, bool]:
         """The variable of block 0 with that name, and whether it is new."""

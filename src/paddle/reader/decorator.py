@@ -5,6 +5,7 @@ import itertools
 import random
 import subprocess
 import zlib
+from typing import Any
 
 from refluid import background, reader_processes
 
@@ -52,7 +53,7 @@ def shuffle(reader, buf_size):
 
     def shuffled():
         samples = iter(reader())
-        while window := list(itertools.islice(samples, buf_size)):
+        while window := list(itertools.islice(samples, max(1, buf_size))):
             random.shuffle(window)
             yield from window
 
@@ -118,6 +119,8 @@ def firstn(reader, n):
 
 def xmap_readers(mapper, reader, process_num, buffer_size, order=False):
     """Maps samples in ``process_num`` threads, ``buffer_size`` samples ahead; ``order`` keeps their order."""
+    if process_num < 1:
+        raise ValueError(f"xmap_readers needs at least one thread, not {process_num}")
 
     def xreader():
         return background.map_in_threads(mapper, reader, process_num, buffer_size, ordered=order)
@@ -175,14 +178,15 @@ class PipeReader:
 
     def _output(self):
         process = subprocess.Popen(self.command.split(), stdout=subprocess.PIPE)
+        output: Any = process.stdout
         try:
-            while piece := process.stdout.read1(self.bufsize):
+            while piece := output.read1(self.bufsize):
                 yield piece
         except GeneratorExit:
             process.kill()
             raise
         finally:
-            process.stdout.close()
+            output.close()
             status = process.wait()
         if status:
             raise OSError(f"PipeReader: the command `{self.command}` ended with status {status}")

@@ -25,13 +25,14 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, origin=real)
 
     def create_module(self, spec):
-        module = importlib.import_module(spec.origin)
+        module = importlib.import_module(str(spec.origin))
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module):
         # The import system has just put the alias's spec on the module: give it its own back.
-        module.__spec__ = module.__spec__.loader_state
+        alias = module.__spec__
+        module.__spec__ = alias and alias.loader_state
 
 
 sys.meta_path.insert(0, _Alias())

@@ -69,6 +69,7 @@ class CompiledPiece:
     def _context(self, words: Any) -> Context:
         if words is None:
             return Context(report=self.checks.report)
+        words = jnp.asarray(words)
         key = jax.random.wrap_key_data(words)
         seed_key = jax.random.wrap_key_data(words.at[1].set(0)) if self._seeded else key
         return Context(key=key, seed_key=seed_key, report=self.checks.report)
@@ -138,6 +139,9 @@ class Step:
             holder.value = results[index]
         if flags is not None:
             piece.checks.check_flags(flags)
+        if not fetched and results:
+            # JAX runs behind the caller's back and may read the fed arrays in place: they are the caller's again now.
+            jax.block_until_ready(results[0])
         return [
             self._unwritten(name, feeds) if index is None else results[index]
             for name, index in zip(self.fetches, fetched, strict=True)
@@ -151,6 +155,7 @@ class Step:
                 self._run_compiled(piece, env, words)
             else:
                 self._run_on_host(piece, env, words)
+        jax.block_until_ready([env.get(name) for name in self.persists])
         return [env[name] for name in self.fetches]
 
     def _run_compiled(self, piece: CompiledPiece, env: dict[str, Any], words: Any) -> None:

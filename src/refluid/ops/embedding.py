@@ -23,7 +23,7 @@ def _sparse_table(attrs: dict[str, Any]) -> set[str]:
 def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
     """Rows of w by ids of shape [..., 1]; ``padding_idx`` gives zeros."""
     if ids.shape[-1:] != (1,):
-        raise ValueError(f"the last dim of Ids must be 1, but its shape is {list(ids.shape)}")
+        raise ValueError("the last dim of Ids must be 1; lookup_table_v2 (fluid.embedding) takes ids of any shape")
     return _look_up(ids, w, padding_idx).reshape(*ids.shape[:-1], *w.shape[1:])
 
 
@@ -111,7 +111,7 @@ def cvm_grad(x, show_click, y_grad, *, use_cvm=True):
 def add_position_encoding(x, *, alpha=1.0, beta=1.0):
     """alpha * x + beta * (sines, then cosines, of the position at falling frequencies)."""
     if x.ndim != 3 or x.shape[2] % 2:
-        raise ValueError(f"X must be [batch, length, an even size], not {list(x.shape)}")
+        raise ValueError("X must have the shape [batch, length, size] with an even size")
     half = x.shape[2] // 2
     positions = jnp.arange(x.shape[1], dtype=x.dtype)[:, None]
     exponents = jnp.arange(half, dtype=x.dtype) / (half - 1) if half > 1 else jnp.ones(1, x.dtype)

@@ -15,7 +15,7 @@ from refluid.ops.checks import require_in_range
 from refluid.ops.registry import op
 
 
-@op("smooth_l1_loss", inputs="X Y InsideWeight? OutsideWeight?", outputs="Diff Out", differentiable="X Y")
+@op("smooth_l1_loss", inputs="X Y InsideWeight? OutsideWeight?", outputs="Diff Out", differentiable="X Y", lod=None)
 def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma=1.0):
     """Row sums of 0.5 (sigma d)^2 where |d| < 1 / sigma^2, else |d| - 0.5 / sigma^2, with d = (x - y) * inside."""
     diff = x - y if inside_weight is None else (x - y) * inside_weight
@@ -68,7 +68,7 @@ def bce_loss_grad(x, label, out_grad):
     return out_grad * (x - label) / jnp.maximum((1 - x) * x, 1e-12)
 
 
-@op("kldiv_loss", inputs="X Target", outputs="Loss", differentiable="X")
+@op("kldiv_loss", inputs="X Target", outputs="Loss", differentiable="X", lod=None)
 def kldiv_loss(x, target, *, reduction="mean"):
     """target * (log(target) - x) where target is positive, x being a logarithm."""
     positive = target > 0

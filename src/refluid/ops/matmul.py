@@ -29,7 +29,7 @@ def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
     x = jnp.swapaxes(x, -1, -2) if transpose_X else x
     y = jnp.swapaxes(y, -1, -2) if transpose_Y else y
     if x.shape[-1] != y.shape[-2]:
-        raise ValueError(f"X has {x.shape[-1]} columns and Y has {y.shape[-2]} rows")
+        raise ValueError("X must have as many columns as Y has rows, after transposing")
     product = x @ _with_batch_of(x, y)
     if alpha != 1.0:
         product = product * jnp.asarray(alpha, product.dtype)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from refluid.ops.optimizer import norm, shrink
 from refluid.ops.registry import op
-from refluid.ops.touched import Touched, dense_gradient, like
+from refluid.ops.touched import Touched, dense_gradient, like, single
 
 
 @op("adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None)
@@ -21,7 +21,7 @@ def adagrad(param, grad, moment, learning_rate, *, epsilon=1e-6):
 @op("decayed_adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None)
 def decayed_adagrad(param, grad, moment, learning_rate, *, decay=0.95, epsilon=1e-6):
     """Adagrad on a moment that forgets: moment = decay * moment + (1 - decay) * grad^2."""
-    grad = dense_gradient(grad)
+    grad, decay = dense_gradient(grad), single(decay)
     moment = decay * moment + (1 - decay) * grad * grad
     return param - like(learning_rate, param) * grad / (jnp.sqrt(moment) + epsilon), moment
 
@@ -62,8 +62,8 @@ def adam(
     The power outputs are written by programs of 1.6 and later; earlier ones leave them unconnected and advance the
     powers with scale ops.
     """
-    beta1 = beta1 if beta1_tensor is None else like(beta1_tensor, param)
-    beta2 = beta2 if beta2_tensor is None else like(beta2_tensor, param)
+    beta1 = single(beta1) if beta1_tensor is None else like(beta1_tensor, param)
+    beta2 = single(beta2) if beta2_tensor is None else like(beta2_tensor, param)
     rate = like(learning_rate, param) * jnp.sqrt(1 - like(beta2_pow, param)) / (1 - like(beta1_pow, param))
     powers = (beta1_pow * beta1, beta2_pow * beta2)
     touched = Touched(grad)
@@ -86,7 +86,7 @@ def adam(
 )
 def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9, beta2=0.999, epsilon=1e-8):
     """Adam with the decayed largest |grad| in place of the second moment."""
-    grad = dense_gradient(grad)
+    grad, beta1, beta2 = dense_gradient(grad), single(beta1), single(beta2)
     moment = beta1 * moment + (1 - beta1) * grad
     inf_norm = jnp.maximum(jnp.abs(grad), beta2 * inf_norm + epsilon)
     rate = like(learning_rate, param) / (1 - like(beta1_pow, param))
@@ -105,7 +105,7 @@ def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-
     Zeiler's paper steps by the update that went into the running size. Fluid, which overwrites that size first, steps
     by the new ratio; so does this.
     """
-    grad = dense_gradient(grad)
+    grad, rho = dense_gradient(grad), single(rho)
     squared_grad = rho * squared_grad + (1 - rho) * grad * grad
     squared_ratio = (squared_update + epsilon) / (squared_grad + epsilon)
     squared_update = rho * squared_update + (1 - rho) * squared_ratio * grad * grad
@@ -136,7 +136,7 @@ def rmsprop(
 
     ``centered`` takes the variance in place of the mean square.
     """
-    touched = Touched(grad)
+    touched, decay = Touched(grad), single(decay)
     grad = touched.grad
     mean_square = touched.add(decay * mean_square, (1 - decay) * grad * grad)
     scale = touched.take(mean_square)
@@ -189,7 +189,7 @@ def lamb(
     epsilon=1e-6,
 ):
     """Adam's direction plus weight decay, scaled so that its length follows the parameter's."""
-    touched = Touched(grad)
+    touched, beta1, beta2 = Touched(grad), single(beta1), single(beta2)
     moment1 = touched.add(beta1 * moment1, (1 - beta1) * touched.grad)
     moment2 = touched.add(beta2 * moment2, (1 - beta2) * touched.grad * touched.grad)
     direction = moment1 / (jnp.sqrt(moment2) + epsilon) + weight_decay * param

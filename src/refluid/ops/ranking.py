@@ -11,14 +11,14 @@ from refluid.ops.checks import require_in_range
 from refluid.ops.registry import op
 
 
-@op("rank_loss", inputs="Label Left Right", outputs="Out", differentiable="Left Right")
+@op("rank_loss", inputs="Label Left Right", outputs="Out", differentiable="Left Right", lod=None)
 def rank_loss(label, left, right):
     """log(1 + exp(left - right)) - label * (left - right)."""
     difference = left - right
     return jax.nn.softplus(difference) - label * difference
 
 
-@op("margin_rank_loss", inputs="Label X1 X2", outputs="Activated Out", differentiable="X1 X2")
+@op("margin_rank_loss", inputs="Label X1 X2", outputs="Activated Out", differentiable="X1 X2", lod=None)
 def margin_rank_loss(label, x1, x2, *, margin=0.0):
     """max(0, -label * (x1 - x2) + margin), and where it is positive."""
     out = jax.nn.relu(-label * (x1 - x2) + margin)

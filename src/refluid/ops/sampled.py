@@ -27,6 +27,7 @@ _LARGE = 1e20
     outputs="Cost SampleLogits SampleLabels",
     differentiable="Input Weight Bias",
     random=True,
+    lod=None,
 )
 def nce(
     input,
@@ -200,6 +201,7 @@ def _path(label: Any, table: Any, code: Any, classes: int, height: int) -> tuple
     outputs="Samples Probabilities SampledLogits SampledLabels LogitsDim LabelsDim",
     differentiable="Logits",
     random=True,
+    lod=None,
 )
 def sample_logits(
     logits,

@@ -51,7 +51,7 @@ def fsp(x, y):
 def similarity_focus(x, *, axis, indexes):
     """Ones where a chosen slice along ``axis`` has its largest entries, no two in the same row or column."""
     if axis not in (1, 2, 3) or x.ndim != 4:
-        raise ValueError(f"X must have 4 dims and axis must be 1, 2 or 3; they are {list(x.shape)} and {axis}")
+        raise ValueError(f"X must have 4 dims and axis must be 1, 2 or 3, not {axis}")
     slices = jnp.moveaxis(x, axis, 1)[:, jnp.asarray(indexes)]
     focus = jax.vmap(jax.vmap(_largest_entries))(slices).any(1, keepdims=True)
     return jnp.broadcast_to(jnp.moveaxis(focus, 1, axis), x.shape).astype(x.dtype)

@@ -142,7 +142,5 @@ def _check_label(logits, label, soft_label, axis):
     if not soft_label:
         expected[axis] = 1
     if list(label.shape) != expected:
-        kind = "soft" if soft_label else "hard"
-        raise ValueError(
-            f"with {kind} labels and axis {axis}, Label must have the shape {expected}, not {list(label.shape)}"
-        )
+        shape = "the shape of Logits" if soft_label else f"the shape of Logits with 1 at axis {axis}"
+        raise ValueError(f"Label must have {shape}, as soft_label is {soft_label}")

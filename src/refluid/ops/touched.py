@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from refluid.ops.values import SelectedRows
 
 
@@ -54,6 +56,11 @@ def dense_gradient(grad: Any) -> Any:
             " (SGD, Momentum, Adagrad, Adam, RMSProp, Lamb)"
         )
     return grad
+
+
+def single(attr: Any) -> Any:
+    """A float attribute as Fluid keeps it, in float32: 1 - 0.999 would differ in its fifth digit."""
+    return float(np.float32(attr)) if isinstance(attr, float) else attr
 
 
 def like(scalar: Any, table: Any) -> Any:

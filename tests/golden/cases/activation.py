@@ -151,7 +151,7 @@ def activations_without_attributes(fluid, x):
 
 @layer_case(CASES, x=f32(2, 3, low=0.1, high=0.9))
 def functions_of_positive_numbers(fluid, x):
-    return [getattr(fluid.layers, name)(x) for name in ("sqrt", "rsqrt", "log", "reciprocal", "acos", "asin")]
+    return [getattr(fluid.layers, name)(x) for name in ("sqrt", "rsqrt", "log", "log1p", "reciprocal", "acos", "asin")]
 
 
 @layer_case(CASES, x=f32(2, 3))
@@ -181,6 +181,7 @@ def activations_with_default_attributes(fluid, x):
         "hard_sigmoid",
         "swish",
         "hard_swish",
+        "mish",
         "selu",
         "pow",
     ]

@@ -4,8 +4,8 @@ from golden.case import Case, f32, f64, layer_case
 CASES = []
 
 
-def conv(op, x, w, name="", **attrs):
-    CASES.append(Case(op, {"Input": x, "Filter": w}, outputs="Output", attrs=attrs, grads="Input Filter", name=name))
+def conv(op, x, w, name="", grads="Input Filter", **attrs):
+    CASES.append(Case(op, {"Input": x, "Filter": w}, outputs="Output", attrs=attrs, grads=grads, name=name))
 
 
 def two(op, *sizes, **attrs):
@@ -77,8 +77,9 @@ conv("conv2d_transpose", f32(2, 5, 4, 3), f32(3, 4, 3, 3), strides=[2, 2], paddi
      data_format="NHWC", name="nhwc")
 conv("conv2d_transpose", f32(2, 6, 5, 4), f32(6, 9, 4, 4), strides=[2, 2], paddings=[1, 1], dilations=[1, 1],
      name="more_channels")
+# Its gradient fails in real Fluid.
 conv("conv2d_transpose", f64(2, 3, 5, 4), f64(3, 4, 2, 2), strides=[2, 2], paddings=[0, 0], dilations=[1, 1],
-     name="float64")
+     name="float64", grads="")
 conv("conv2d_transpose", f32(2, 3, 5, 4), f32(3, 4, 1, 1), strides=[2, 2], paddings=[0, 0], dilations=[1, 1],
      name="pointwise")
 conv("depthwise_conv2d_transpose", f32(2, 4, 5, 4), f32(4, 1, 3, 3), strides=[2, 1], paddings=[1, 0], dilations=[1, 1],
@@ -148,7 +149,7 @@ def conv2d_transpose_by_filter_size(fluid, x):
 @layer_case(CASES, x=f32(2, 3, 5, 6))
 def conv2d_transpose_by_output_size(fluid, x):
     up = fluid.layers.conv2d_transpose
-    return [up(x, 4, output_size=12, stride=2, padding=1), up(x, 4, output_size=[12, 13], filter_size=4, stride=2)]
+    return [up(x, 4, output_size=12, stride=2, padding=1), up(x, 4, output_size=[12, 14], filter_size=4, stride=2)]
 
 
 @layer_case(CASES, x=f32(2, 4, 5, 6))

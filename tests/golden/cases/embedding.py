@@ -89,7 +89,7 @@ def one_hot_out_of_range(fluid, ids):
     return fluid.one_hot(ids, 4, allow_out_of_range=True)
 
 
-@layer_case(CASES, grads=False, ids=column(4, 0, 2))
+@layer_case(CASES, grads=False, ops=False, ids=column(4, 0, 2))
 def tensor_from_merged_selected_rows(fluid, ids):
     embedded = fluid.layers.embedding(ids, [6, 3], is_sparse=True, param_attr=fluid.ParamAttr(name="table"))
     table = fluid.default_main_program().global_block().var("table")
@@ -97,7 +97,7 @@ def tensor_from_merged_selected_rows(fluid, ids):
     return fluid.layers.get_tensor_from_selected_rows(fluid.layers.merge_selected_rows(gradient))
 
 
-@layer_case(CASES, grads=False, ids=column(4, 0, 4))
+@layer_case(CASES, grads=False, ops=False, ids=column(4, 0, 4))
 def norm_of_selected_rows(fluid, ids):
     embedded = fluid.layers.embedding(ids, [6, 3], is_sparse=True, param_attr=fluid.ParamAttr(name="table"))
     table = fluid.default_main_program().global_block().var("table")

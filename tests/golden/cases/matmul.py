@@ -136,6 +136,21 @@ def product_layers(fluid, x, y, batch, cube):
     ]
 
 
+@layer_case(CASES, x=f32(3, 3), y=f32(3, 3, salt=1), batch=f32(2, 3, 3))
+def smaller_product_layers(fluid, x, y, batch):
+    layers = fluid.layers
+    return [
+        layers.bmm(batch, batch),
+        layers.addmm(x, x, y, alpha=2.0, beta=0.5, name="added"),
+        layers.dot(x, y),
+        layers.cross(x, y),
+        layers.cross(x, y, dim=1),
+        layers.kron(x, y),
+        layers.trace(batch, 1, 0, 2),
+        layers.dist(x, y, 3),
+    ]
+
+
 @layer_case(CASES, x=f64(2, 3), y=f64(3, 4))
 def product_in_float64(fluid, x, y):
     return fluid.layers.matmul(x, y, alpha=2.0)

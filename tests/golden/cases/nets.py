@@ -55,7 +55,10 @@ def conv_group_of_different_convolutions(fluid, x):
 
 
 @layer_case(
-    CASES, x=f32(4, 1, 5, 5), rtol=2e-5, reason="batch normalisation of 100 values adds them up in another order"
+    CASES,
+    skip="conv2d_0.b_0@GRAD",
+    reason="batch normalisation takes the mean away, so this gradient is zero but for rounding",
+    x=f32(4, 1, 5, 5),
 )
 def conv_group_with_batch_norm(fluid, x):
     return fluid.nets.img_conv_group(
@@ -85,7 +88,14 @@ def attention_with_one_head(fluid, q, k, v):
     return fluid.nets.scaled_dot_product_attention(q, k, v)
 
 
-@layer_case(CASES, q=f32(2, 3, 4), k=f32(2, 5, 4), v=f32(2, 5, 6))
+@layer_case(
+    CASES,
+    skip="fc_1.b_0@GRAD",
+    reason="softmax does not see what is added to all keys, so this gradient is zero but for rounding",
+    q=f32(2, 3, 4),
+    k=f32(2, 5, 4),
+    v=f32(2, 5, 6),
+)
 def attention_with_two_heads(fluid, q, k, v):
     return fluid.nets.scaled_dot_product_attention(q, k, v, num_heads=2)
 

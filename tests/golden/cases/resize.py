@@ -32,13 +32,13 @@ resize_case("bilinear_interp", f32(2, 3, 5, 5), "fraction", scale=0.7, align_cor
 resize_case("bilinear_interp", f32(2, 3, 4, 5), "same", out_h=4, out_w=5)
 resize_case("bilinear_interp", f32(2, 3, 4, 5), "one_pixel", out_h=1, out_w=1)
 resize_case("bilinear_interp", f32(2, 3, 1, 1), "from_one_pixel", out_h=3, out_w=2, align_corners=False)
-resize_case("bilinear_interp", f64(2, 3, 4, 5), "float64", out_h=6, out_w=3)
+CASES.append(Case("bilinear_interp", {"X": f64(2, 3, 4, 5)}, attrs={"out_h": 6, "out_w": 3}, name="float64"))
 resize_case("bilinear_interp", f32(2, 4, 5, 3), "nhwc", out_h=6, out_w=3, data_layout="NHWC")
 resize_case("nearest_interp", f32(2, 4, 5, 3), "nhwc", out_h=6, out_w=3, data_layout="NHWC", align_corners=False)
 resize_case("trilinear_interp", f32(1, 3, 4, 2, 2), "ndhwc", out_d=2, out_h=6, out_w=3, data_layout="NHWC")
 resize_case("nearest_interp", f32(2, 3, 4, 5), "scale", scale=3.0, align_corners=False)
 resize_case("trilinear_interp", f32(1, 2, 3, 4, 2), "scale", scale=2.0)
-resize_case("bilinear_interp", f32(2, 3, 4, 5), "out_size", {"OutSize": np.array([6, 3], "int32")}, out_h=2, out_w=2)
+resize_case("bilinear_interp", f32(2, 3, 4, 5), "out_size", {"OutSize": np.array([6, 3], "int32")}, out_h=6, out_w=3)
 resize_case(
     "nearest_interp",
     f32(2, 3, 4, 5),
@@ -53,9 +53,9 @@ resize_case(
     f32(1, 2, 3, 4, 2),
     "out_size",
     {"OutSize": np.array([2, 6, 3], "int32")},
-    out_d=1,
-    out_h=1,
-    out_w=1,
+    out_d=2,
+    out_h=6,
+    out_w=3,
 )
 
 

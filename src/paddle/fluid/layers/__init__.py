@@ -1,8 +1,21 @@
 """The layers: functions that append ops to the default program and return variables."""
 
+import difflib
 import importlib
 import pkgutil
+from typing import Any
 
-for _module in pkgutil.iter_modules(__path__):
-    _imported = importlib.import_module(f"{__name__}.{_module.name}")
-    globals().update({_name: getattr(_imported, _name) for _name in getattr(_imported, "__all__", ())})
+# All modules first, then their names: some layers are called like a module (shape, dropout), and the layer wins.
+_MODULES = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+for _module in _MODULES:
+    globals().update({name: getattr(_module, name) for name in getattr(_module, "__all__", ())})
+
+__all__ = sorted({name for module in _MODULES for name in getattr(module, "__all__", ())})
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    close = difflib.get_close_matches(name, __all__, n=1)
+    hint = f"; the nearest name it has is {close[0]}" if close else ""
+    raise AttributeError(f"refluid does not have the layer {name}{hint}")

@@ -15,14 +15,37 @@ from refluid.ops.registry import lookup
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _NUMBERS = (*_FLOATS, "int32", "int64")
 
-_PLAIN = """
-    abs acos asin atan ceil cos erf exp floor log logsigmoid reciprocal relu round rsqrt sigmoid sign sin softplus
-    softsign sqrt square tanh tanh_shrink
-"""
+_PLAIN = {
+    "abs": "the absolute value",
+    "acos": "the arc cosine",
+    "asin": "the arc sine",
+    "atan": "the arc tangent",
+    "ceil": "the next integer that is not less",
+    "cos": "the cosine",
+    "erf": "the error function",
+    "exp": "the exponential",
+    "floor": "the next integer that is not greater",
+    "log": "the natural logarithm",
+    "log1p": "log(1 + x)",
+    "logsigmoid": "the logarithm of the sigmoid",
+    "reciprocal": "1 / x",
+    "relu": "x where it is positive, else 0",
+    "round": "the nearest integer, halves away from 0",
+    "rsqrt": "1 / sqrt(x)",
+    "sigmoid": "1 / (1 + exp(-x))",
+    "sign": "-1, 0 or 1",
+    "sin": "the sine",
+    "softplus": "log(1 + exp(x))",
+    "softsign": "x / (1 + |x|)",
+    "sqrt": "the square root",
+    "square": "x * x",
+    "tanh": "the hyperbolic tangent",
+    "tanh_shrink": "x - tanh(x)",
+}
 
 # Layer -> its attributes, in the order of its arguments. None leaves an attribute at the op's own default.
 _ATTRIBUTES: dict[str, dict[str, Any]] = {
-    **{type: {} for type in _PLAIN.split()},
+    **{type: {} for type in _PLAIN},
     "brelu": {"t_min": 0.0, "t_max": 24.0},
     "elu": {"alpha": 1.0},
     "gelu": {"approximate": False},
@@ -30,15 +53,15 @@ _ATTRIBUTES: dict[str, dict[str, Any]] = {
     "hard_sigmoid": {"slope": 0.2, "offset": 0.5},
     "hard_swish": {"threshold": 6.0, "scale": 6.0, "offset": 3.0},
     "leaky_relu": {"alpha": 0.02},
+    "mish": {"threshold": 20.0},
     "relu6": {"threshold": 6.0},
     "selu": {"scale": None, "alpha": None},
     "soft_relu": {"threshold": 40.0},
     "stanh": {"scale_a": 2.0 / 3.0, "scale_b": 1.7159},
-    "swish": {"beta": 1.0},
     "thresholded_relu": {"threshold": None},
 }
 
-__all__ = ["maxout", "pow", "prelu", "softshrink"]
+__all__ = ["maxout", "pow", "prelu", "softshrink", "swish"]
 __all__ += list(_ATTRIBUTES)
 
 
@@ -49,7 +72,10 @@ def _layer(type: str, attributes: dict[str, Any]) -> Callable[..., Variable]:
     dtypes = _NUMBERS if type in ("abs", "exp", "square") else _FLOATS
 
     def layer(*args, **kwargs):
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{type}: {error}") from None
         bound.apply_defaults()
         given = bound.arguments
         check_variable_and_dtype(given["x"], "x", dtypes, type)
@@ -57,7 +83,7 @@ def _layer(type: str, attributes: dict[str, Any]) -> Callable[..., Variable]:
 
     layer.__name__ = layer.__qualname__ = type
     layer.__signature__ = signature  # type: ignore[attr-defined]
-    layer.__doc__ = lookup(type).rule.__doc__ or f"{type}(x), for each element."
+    layer.__doc__ = f"Gives {_PLAIN[type]}, for each element." if type in _PLAIN else lookup(type).rule.__doc__
     return layer
 
 
@@ -80,6 +106,12 @@ def softshrink(x, name=None, alpha=None):
         name, alpha = None, name
     check_variable_and_dtype(x, "x", _FLOATS, "softshrink")
     return _append("softshrink", x, name, {"lambda": alpha})
+
+
+def swish(x, beta=1.0, name=None):
+    """Gives x * sigmoid(x), whatever ``beta`` is: Fluid's layer loses it on the way to its op."""
+    check_variable_and_dtype(x, "x", _FLOATS, "swish")
+    return _append("swish", x, name, {})
 
 
 def pow(x, factor=1.0, name=None):

@@ -9,7 +9,22 @@ from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from refluid.ir import Variable, unique_name
 
-__all__ = ["clip", "clip_by_norm", "fc", "matmul", "mul", "scale", "sum"]
+__all__ = [
+    "addmm",
+    "bmm",
+    "clip",
+    "clip_by_norm",
+    "cross",
+    "dist",
+    "dot",
+    "fc",
+    "kron",
+    "matmul",
+    "mul",
+    "scale",
+    "sum",
+    "trace",
+]
 
 
 def fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, is_test=False, name=None):
@@ -63,6 +78,41 @@ def matmul(x, y, transpose_x=False, transpose_y=False, alpha=1.0, name=None):
     return _append("matmul", {"X": x, "Y": y}, attrs, name)
 
 
+def bmm(x, y, name=None):
+    """Multiplies the matrices of two batches, pair by pair."""
+    return _append("bmm", {"X": x, "Y": y}, {}, name)
+
+
+def addmm(input, x, y, alpha=1.0, beta=1.0, name=None):
+    """Gives beta * input + alpha * x @ y."""
+    return _append("addmm", {"Input": input, "X": x, "Y": y}, {"Alpha": float(alpha), "Beta": float(beta)}, name)
+
+
+def dot(x, y, name=None):
+    """Gives the inner product of two vectors, or of each pair of rows."""
+    return _append("dot", {"X": x, "Y": y}, {}, name)
+
+
+def cross(input, other, dim=None):
+    """Gives the cross product along ``dim``, by default the first dim of size 3."""
+    return _append("cross", {"X": input, "Y": other}, {} if dim is None else {"dim": dim}, None)
+
+
+def kron(x, y, name=None):
+    """Gives the Kronecker product."""
+    return _append("kron", {"X": x, "Y": y}, {}, name)
+
+
+def trace(input, offset=0, dim1=0, dim2=1, name=None):
+    """Adds up a diagonal of the matrices in ``dim1`` and ``dim2``."""
+    return _append("trace", {"Input": input}, {"offset": offset, "dim1": dim1, "dim2": dim2}, name)
+
+
+def dist(x, y, p=2):
+    """Gives the p-norm of x - y."""
+    return _append("dist", {"X": x, "Y": y}, {"p": float(p)}, None)
+
+
 def sum(x):
     """Adds up a list of variables."""
     variables = list(x) if isinstance(x, list | tuple) else [x]
@@ -112,6 +162,6 @@ def _append(
     for slot, variable in inputs.items():
         check_type(variable, slot.lower(), Variable, type)
     helper = LayerHelper(type, name=name, act=act)
-    out = helper.create_variable_for_type_inference(inputs["X"].dtype)
+    out = helper.create_variable_for_type_inference(next(iter(inputs.values())).dtype)
     helper.append_op(type=type, inputs={slot: [v] for slot, v in inputs.items()}, outputs={"Out": [out]}, attrs=attrs)
     return helper.append_activation(out)

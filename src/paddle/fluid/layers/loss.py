@@ -56,7 +56,7 @@ def cross_entropy(
         attrs = {"soft_label": True, "ignore_index": ignore_index}
         return append_single_op("cross_entropy", inputs, {"Y": input.dtype}, attrs)["Y"]
     require_integer("cross_entropy", label=label)
-    outputs = dict.fromkeys(("Y", "XShape", "MatchX"), input.dtype)
+    outputs = {"Y": input.dtype, "XShape": input.dtype, "MatchX": input.dtype}
     return append_single_op("cross_entropy2", inputs, outputs, {"ignore_index": ignore_index})["Y"]
 
 
@@ -81,7 +81,7 @@ def softmax_with_cross_entropy(
         "numeric_stable_mode": numeric_stable_mode,
         "axis": axis,
     }
-    outputs = dict.fromkeys(("Softmax", "Loss"), logits.dtype)
+    outputs = {"Softmax": logits.dtype, "Loss": logits.dtype}
     made = append_single_op("softmax_with_cross_entropy", {"Logits": logits, "Label": label}, outputs, attrs)
     return (made["Loss"], made["Softmax"]) if return_softmax else made["Loss"]
 
@@ -130,14 +130,14 @@ def smooth_l1(
     """
     require_floating("smooth_l1", x=x, y=y)
     inputs = {"X": x, "Y": y, "InsideWeight": inside_weight, "OutsideWeight": outside_weight}
-    outputs = dict.fromkeys(("Diff", "Out"), x.dtype)
+    outputs = {"Diff": x.dtype, "Out": x.dtype}
     return append_single_op("smooth_l1_loss", inputs, outputs, {"sigma": 1.0 if sigma is None else sigma})["Out"]
 
 
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Half the squared error up to ``delta``, linear beyond."""
     require_floating("huber_loss", input=input, label=label)
-    outputs = dict.fromkeys(("Residual", "Out"), input.dtype)
+    outputs = {"Residual": input.dtype, "Out": input.dtype}
     return append_single_op("huber_loss", {"X": input, "Y": label}, outputs, {"delta": delta})["Out"]
 
 
@@ -168,7 +168,7 @@ def margin_rank_loss(
     """max(0, -label * (left - right) + margin), label being 1 or -1."""
     require_floating("margin_rank_loss", label=label, left=left, right=right)
     inputs = {"Label": label, "X1": left, "X2": right}
-    outputs = dict.fromkeys(("Out", "Activated"), left.dtype)
+    outputs = {"Out": left.dtype, "Activated": left.dtype}
     return append_single_op("margin_rank_loss", inputs, outputs, {"margin": margin}, name)["Out"]
 
 
@@ -232,9 +232,9 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     """Softmax over the similarities of each anchor with all positives, the targets being those of the same label."""
     require_floating("npair_loss", anchor=anchor, positive=positive)
     batch_size = labels.shape[0]
-    labels = layers.reshape(labels, shape=[batch_size, 1], inplace=True)
+    labels = layers.reshape(labels, shape=[batch_size, 1])
     labels = layers.expand(labels, expand_times=[1, batch_size])
-    same = layers.cast(layers.equal(labels, layers.transpose(labels, perm=[1, 0])), "float32")
+    same = layers.equal(labels, layers.transpose(labels, perm=[1, 0])).astype("float32")
     target = same / layers.reduce_sum(same, dim=1, keep_dim=True)
     sizes = [layers.reduce_mean(layers.reduce_sum(layers.square(x), 1)) for x in (anchor, positive)]
     penalty = (sizes[0] + sizes[1]) * 0.25 * l2_reg

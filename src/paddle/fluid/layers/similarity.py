@@ -14,7 +14,7 @@ __all__ = ["bilinear_tensor_product", "cos_sim", "fsp_matrix", "similarity_focus
 def cos_sim(X: Variable, Y: Variable) -> Variable:
     """The cosine between rows of X and of Y; a Y of one row meets every row of X."""
     require_floating("cos_sim", X=X, Y=Y)
-    outputs = dict.fromkeys(("Out", "XNorm", "YNorm"), X.dtype)
+    outputs = {"Out": X.dtype, "XNorm": X.dtype, "YNorm": X.dtype}
     return append_single_op("cos_sim", {"X": X, "Y": Y}, outputs)["Out"]
 
 

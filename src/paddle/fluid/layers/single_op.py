@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from paddle.fluid.data_feeder import check_variable_and_dtype
@@ -16,9 +17,9 @@ INTEGER = ("int32", "int64")
 
 def append_single_op(
     layer_type: str,
-    inputs: dict[str, Variable | None],
-    outputs: dict[str, Any],
-    attrs: dict[str, Any] | None = None,
+    inputs: Mapping[str, Variable | None],
+    outputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
     name: str | None = None,
     op_type: str | None = None,
 ) -> dict[str, Variable]:

@@ -80,6 +80,10 @@ def _read_slice(cut: _Cut, axis: int, index: slice) -> None:
         if backwards:
             cut.reversed.append(axis)
         return
+    if backwards and stride != -1 and (start is None or end is None):
+        raise ValueError(
+            f"a step of {stride} needs a start and an end: Fluid's strided_slice counts from the lower one"
+        )
     # Counting down, strided_slice takes -1 as the end for "past the first one".
     start = (-1 if backwards else 0) if start is None else start
     end = (-1 if backwards else _END) if end is None else end

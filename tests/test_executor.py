@@ -1,0 +1,308 @@
+"""Running programs: feeds, fetches, state, randomness, widths, and the errors users meet."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import paddle.fluid as fluid
+import refluid
+from refluid import compilation
+from refluid.errors import FeedError, FetchError, OpError, OutOfRangeError, RecompileWarning, UninitializedError
+
+
+def regression():
+    x = fluid.layers.data("x", [13])
+    y = fluid.layers.data("y", [1])
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+    return loss
+
+
+def batch(size=8):
+    rng = np.random.RandomState(0)
+    return {"x": rng.randn(size, 13).astype("float32"), "y": rng.randn(size, 1).astype("float32")}
+
+
+def started():
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    return exe
+
+
+def test_training_lowers_the_loss():
+    loss = regression()
+    exe = started()
+    losses = [exe.run(feed=batch(), fetch_list=[loss])[0].item() for _ in range(30)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_compiled_and_eager_execution_agree():
+    loss = regression()
+    results = []
+    for eager in (False, True):
+        scope = fluid.Scope()
+        exe = refluid.executor.Executor(eager=eager)
+        fluid.default_startup_program().random_seed = 3
+        exe.run(fluid.default_startup_program(), scope=scope)
+        results.append([exe.run(feed=batch(), fetch_list=[loss], scope=scope)[0] for _ in range(3)])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
+
+
+def test_a_step_is_compiled_once_per_shape():
+    loss = regression()
+    exe = started()
+    exe.run(feed=batch(), fetch_list=[loss])
+    before = compilation.compilations
+    for _ in range(3):
+        exe.run(feed=batch(), fetch_list=[loss.name])
+    assert compilation.compilations == before
+    exe.run(feed=batch(5), fetch_list=[loss])
+    assert compilation.compilations == before + 1
+
+
+def test_unexpected_recompiles_name_their_cause():
+    loss = regression()
+    exe = started()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RecompileWarning)
+        exe.run(feed=batch(8), fetch_list=[loss])
+        exe.run(feed=batch(5), fetch_list=[loss])  # the last batch of an epoch is no surprise
+    with pytest.warns(RecompileWarning, match=r"feed x has shape \[6, 13\], after \[5, 13\]"):
+        exe.run(feed=batch(6), fetch_list=[loss])
+    fluid.layers.scale(loss, 2.0)
+    with pytest.warns(RecompileWarning, match="changed after it had been compiled"):
+        exe.run(feed=batch(8), fetch_list=[loss])
+
+
+def test_state_lives_in_the_scope():
+    regression()
+    exe = started()
+    tensor = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
+    before = np.array(tensor)
+    exe.run(feed=batch())
+    assert not np.allclose(np.array(tensor), before)
+    tensor.set(np.zeros((13, 1), "float32"), fluid.CPUPlace())
+    assert not np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()).any()
+
+
+def test_fetched_arrays_are_the_users_own():
+    regression()
+    exe = started()
+    (weight,) = exe.run(feed=batch(), fetch_list=["fc_0.w_0"])
+    weight += 100.0
+    assert np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()).max() < 50
+
+
+def test_a_fed_array_may_be_changed_after_the_run():
+    x = fluid.layers.data("x", [1000])
+    total = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="total")
+    fluid.layers.assign(fluid.layers.reduce_sum(x), total)
+    exe = started()
+    fed = np.ones((1000, 1000), "float32")
+    exe.run(feed={"x": fed})
+    fed[:] = 0
+    assert np.array(fluid.global_scope().find_var("total").get_tensor()).item() == 1e6
+
+
+def test_64_bit_values_keep_their_width_and_jax_keeps_its_setting():
+    x = fluid.layers.data("x", [2], dtype="int64")
+    y = fluid.layers.data("y", [2], dtype="float64")
+    outputs = [x + x, fluid.layers.scale(y, 3.0)]
+    fetched = started().run(feed={"x": np.full((1, 2), 2**40), "y": np.full((1, 2), 1 / 3)}, fetch_list=outputs)
+    assert [value.dtype for value in fetched] == [np.int64, np.float64]
+    assert fetched[0][0, 0] == 2**41
+    assert fetched[1][0, 0] == 1.0
+    assert jnp.arange(3).dtype == jnp.int32
+
+
+def test_lists_scalars_tensors_and_jax_arrays_can_be_fed():
+    x = fluid.layers.data("x", [2], dtype="float32")
+    out = fluid.layers.scale(x, 2.0)
+    tensor = fluid.LoDTensor()
+    tensor.set(np.ones((1, 2), "float32"), fluid.CPUPlace())
+    exe = started()
+    for value in ([[1, 1]], tensor, jnp.ones((1, 2)), np.ones((1, 2), "float32")):
+        np.testing.assert_array_equal(exe.run(feed={"x": value}, fetch_list=[out])[0], [[2.0, 2.0]])
+
+
+def test_runs_with_a_seed_repeat_and_steps_differ():
+    def masks():
+        main, startup = fluid.Program(), fluid.Program()
+        main.random_seed = startup.random_seed = 5
+        with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+            x = fluid.layers.data("x", [64])
+            out = fluid.layers.dropout(x, 0.5)
+            exe = fluid.Executor(fluid.CPUPlace())
+            return [exe.run(main, feed={"x": np.ones((4, 64), "float32")}, fetch_list=[out])[0] for _ in range(2)]
+
+    first, again = masks(), masks()
+    np.testing.assert_array_equal(first, again)
+    assert (first[0] != first[1]).any()
+
+
+def test_two_parameters_of_one_shape_start_differently_and_startup_repeats():
+    x = fluid.layers.data("x", [16])
+    fluid.layers.fc(fluid.layers.fc(x, 16, bias_attr=False), 16, bias_attr=False)
+    fluid.default_startup_program().random_seed = 9
+    exe = started()
+    a, b = (np.array(fluid.global_scope().find_var(f"fc_{i}.w_0").get_tensor()) for i in (0, 1))
+    assert (a != b).any()
+    exe.run(fluid.default_startup_program())
+    np.testing.assert_array_equal(a, np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
+
+
+def test_without_a_seed_every_scope_starts_differently():
+    x = fluid.layers.data("x", [16])
+    fluid.layers.fc(x, 16, bias_attr=False)
+    values = []
+    for _ in range(2):
+        with fluid.scope_guard(fluid.Scope()):
+            started()
+            values.append(np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
+    assert (values[0] != values[1]).any()
+
+
+def test_a_program_becomes_a_pure_jax_function():
+    loss = regression()
+    exe = started()
+    function, state = refluid.to_jax(fluid.default_main_program(), ["x", "y"], [loss])
+    (value,), new_state = jax.jit(function)(state, **batch())
+    weights = np.array(new_state["fc_0.w_0"])
+    (expected,) = exe.run(feed=batch(), fetch_list=[loss])
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(weights, np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()), rtol=1e-6)
+
+
+def test_child_scopes_see_their_parents():
+    scope = fluid.Scope()
+    scope.var("a").get_tensor().set(np.array([1.0], "float32"), fluid.CPUPlace())
+    kid = scope.new_scope()
+    assert kid.find_var("a") is scope.find_var("a")
+    kid.var("b")
+    assert scope.find_var("b") is None
+    scope.drop_kids()
+
+
+def test_wrong_feed_dtype():
+    loss = regression()
+    feed = batch()
+    feed["x"] = feed["x"].astype("float64")
+    with pytest.raises(FeedError, match=r"feed x: expected float32\[-1, 13\], got float64\[8, 13\](.|\n)*astype\('float32'\)"):
+        started().run(feed=feed, fetch_list=[loss])
+
+
+def test_wrong_feed_shape():
+    loss = regression()
+    feed = batch()
+    feed["x"] = feed["x"][:, :12]
+    with pytest.raises(FeedError, match=r"feed x: expected shape \[-1, 13\], got \[8, 12\]"):
+        started().run(feed=feed, fetch_list=[loss])
+
+
+def test_missing_feed():
+    loss = regression()
+    with pytest.raises(FeedError, match=r"feed y: it must be fed: .* reads it(.|\n)*add 'y' to the feed"):
+        started().run(feed={"x": batch()["x"]}, fetch_list=[loss])
+
+
+def test_unknown_feed_names_the_nearest_variable():
+    loss = regression()
+    feed = {**batch(), "xx": batch()["x"]}
+    with pytest.raises(FeedError, match="feed xx: the program has no such variable(.|\n)*did you mean x"):
+        started().run(feed=feed, fetch_list=[loss])
+
+
+def test_unknown_fetch():
+    regression()
+    with pytest.raises(FetchError, match="fetch mean_0.tmp_1: the program has no such variable(.|\n)*mean_0.tmp_0"):
+        started().run(feed=batch(), fetch_list=["mean_0.tmp_1"])
+
+
+def test_uninitialised_parameters():
+    loss = regression()
+    exe = fluid.Executor(fluid.CPUPlace())
+    with pytest.raises(UninitializedError, match="variable fc_0.w_0 has no value, but mul (.|\n)*run the startup program"):
+        exe.run(feed=batch(), fetch_list=[loss])
+
+
+def test_shapes_that_only_meet_at_run_time():
+    x = fluid.layers.data("x", [-1, 4], append_batch_size=False)
+    y = fluid.layers.data("y", [-1, 4], append_batch_size=False)
+    out = fluid.layers.elementwise_add(x, y)
+    with pytest.raises(OpError) as caught:
+        started().run(feed={"x": np.ones((2, 4), "f"), "y": np.ones((3, 4), "f")}, fetch_list=[out])
+    assert "x  float32[2, 4]" in str(caught.value)
+    assert "y  float32[3, 4]" in str(caught.value)
+    assert "fluid.layers.elementwise_add(x, y)" in str(caught.value)
+
+
+def embedding_model():
+    ids = fluid.layers.data("ids", [1], dtype="int64")
+    emb = fluid.layers.embedding(ids, [10, 4])
+    loss = fluid.layers.mean(emb)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    return loss
+
+
+def test_a_fed_id_out_of_range_is_named_and_nothing_is_updated():
+    loss = embedding_model()
+    exe = started()
+    table = fluid.global_scope().find_var("embedding_0.w_0").get_tensor()
+    before = np.array(table)
+    for bad in (10, -1):
+        with pytest.raises(OutOfRangeError, match=rf"lookup_table: id {bad} at \[1, 0\] of Ids \(ids\) is not in \[0, 10\)"):
+            exe.run(feed={"ids": np.array([[3], [bad]])}, fetch_list=[loss])
+    np.testing.assert_array_equal(np.array(table), before)
+    exe.run(feed={"ids": np.array([[3], [4]])}, fetch_list=[loss])
+
+
+def test_a_computed_id_out_of_range_is_found_and_nothing_is_updated():
+    ids = fluid.layers.data("ids", [1], dtype="int64")
+    emb = fluid.layers.embedding(ids * 2, [10, 4])
+    loss = fluid.layers.mean(emb)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = started()
+    table = fluid.global_scope().find_var("embedding_0.w_0").get_tensor()
+    before = np.array(table)
+    with pytest.raises(OutOfRangeError, match=r"lookup_table: a computed id of Ids .* is not in \[0, 10\)"):
+        exe.run(feed={"ids": np.array([[3], [7]])}, fetch_list=[loss])
+    np.testing.assert_array_equal(np.array(table), before)
+    exe.run(feed={"ids": np.array([[3], [4]])}, fetch_list=[loss])
+    assert (np.array(table) != before).any()
+
+
+def test_check_nan_inf_names_variable_and_writer():
+    x = fluid.layers.data("x", [1])
+    out = fluid.layers.log(x)
+    fluid.set_flags({"FLAGS_check_nan_inf": True})
+    try:
+        with pytest.raises(FloatingPointError, match=rf"{out.name} holds NaN or Inf, written by log"):
+            started().run(feed={"x": -np.ones((1, 1), "f")}, fetch_list=[out])
+    finally:
+        fluid.set_flags({"FLAGS_check_nan_inf": False})
+
+
+def test_a_gpu_place_without_a_gpu_says_so():
+    with pytest.raises(RuntimeError, match="CUDAPlace\\(0\\): JAX sees no GPU"):
+        fluid.CUDAPlace(0)
+
+
+def test_a_closed_executor_does_not_run():
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        exe.run(fluid.default_startup_program())
+
+
+def test_single_ops_run_on_scope_variables():
+    from paddle.fluid.op import Operator
+
+    scope = fluid.Scope()
+    scope.var("x").get_tensor().set(np.array([1.0, 2.0], "float32"), fluid.CPUPlace())
+    Operator("scale", X="x", Out="y", scale=3.0).run(scope, fluid.CPUPlace())
+    np.testing.assert_allclose(np.array(scope.find_var("y").get_tensor()), [3.0, 6.0])
