@@ -32,7 +32,7 @@ def evaluate(exe, program, feeder, reader, fetch_list):
 def show(image):
     """A digit as text."""
     for row in image.reshape(28, 28)[2:27:2]:
-        print("    " + "".join(" .:-=+*#%@"[int((pixel + 1) * 4.99)] for pixel in row))
+        print("    " + "".join("    .-+*%@"[int((pixel + 1) * 4.99)] for pixel in row))
 
 
 def main(epochs, batch_size):

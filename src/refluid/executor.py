@@ -63,11 +63,11 @@ class Executor:
             raise RuntimeError("this executor is closed")
         if program is None:
             program = default_main_program()
-        elif not isinstance(program, Program):
+        elif program.__class__ is not Program:
             program = _program_of(program)
         if scope is None:
             scope = global_scope()
-        names, values = self._read_feed(program, feed) if feed else ((), ())
+        names, values = _read_feed(program, feed) if feed else ((), ())
         fetches = _fetch_names(fetch_list) if fetch_list is not None else ()
         signature = tuple([(value.shape, value.dtype) for value in values])
         key = (program.uid, program._version, names, signature, fetches, id(scope), scope.epoch)
@@ -103,13 +103,15 @@ class Executor:
         self._steps[key] = step
         return results
 
-    def _read_feed(self, program: Program, feed: Mapping[str, Any]) -> tuple[tuple[str, ...], list[Any]]:
-        if not isinstance(feed, Mapping):
-            raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
-        block = program.global_block()
-        return tuple(feed), [
-            value if type(value) is np.ndarray else _feed_value(block, name, value) for name, value in feed.items()
-        ]
+
+def _read_feed(program: Program, feed: Mapping[str, Any]) -> tuple[tuple[str, ...], list[Any]]:
+    if not isinstance(feed, Mapping):
+        raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
+    values = list(feed.values())
+    for i, (name, value) in enumerate(feed.items()):
+        if value.__class__ is not np.ndarray:
+            values[i] = _feed_value(program.global_block(), name, value)
+    return tuple(feed), values
 
 
 def _program_of(program: Any) -> Program:
@@ -140,10 +142,13 @@ def _fetch_names(fetch_list: Any) -> tuple[str, ...]:
         fetch_list = [fetch_list]
     if not isinstance(fetch_list, list | tuple):
         raise TypeError(f"fetch_list is a list of variables or names, not {type(fetch_list).__name__}")
-    for item in fetch_list:
-        if not isinstance(item, str | Variable):
-            raise TypeError(f"fetch_list holds variables or names, not {type(item).__name__}")
-    return tuple([item if type(item) is str else name_of(item) for item in fetch_list])
+    return tuple([item if item.__class__ is str else _fetch_name(item) for item in fetch_list])
+
+
+def _fetch_name(item: Any) -> str:
+    if not isinstance(item, str | Variable):
+        raise TypeError(f"fetch_list holds variables or names, not {type(item).__name__}")
+    return name_of(item)
 
 
 def _check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> None:

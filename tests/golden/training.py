@@ -60,7 +60,10 @@ def run(fluid, case, prepare=None):
 
 
 def initialise(fluid, scope, main, keep):
-    """All parameters are noise in small cases; in models only matrices are, scaled by their width."""
+    """All parameters are noise in small cases; in models only matrices are, scaled by their width.
+
+    The slow copies of LookaheadOptimizer begin where their parameters do.
+    """
     for parameter in main.global_block().all_parameters():
         shape = tuple(parameter.shape)
         if keep == "all":
@@ -70,7 +73,9 @@ def initialise(fluid, scope, main, keep):
             value = f32(*shape, salt=parameter.name) * np.float32(np.sqrt(3.0 / max(width, 16)))
         else:
             continue
-        scope.find_var(parameter.name).get_tensor().set(value, fluid.CPUPlace())
+        for name in (parameter.name, parameter.name + "@SLOW"):
+            if scope.find_var(name) is not None:
+                scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())
 
 
 def role(op):

@@ -41,3 +41,15 @@ def test_a_hard_label_needs_a_last_dim_of_one():
     label = fluid.layers.data("label", [3], dtype="int64")
     with pytest.raises(OpError, match="with 1 at axis -1, as soft_label is False"):
         fluid.layers.softmax_with_cross_entropy(logits, label)
+
+
+@pytest.mark.parametrize("loss_of", [fluid.layers.cross_entropy, fluid.layers.softmax_with_cross_entropy])
+def test_labels_declared_without_a_dtype_are_fed_as_integers(loss_of):
+    scores = fluid.layers.softmax(fluid.layers.fc(fluid.layers.data("x", [4]), 3))
+    loss = fluid.layers.mean(loss_of(scores, fluid.layers.data("label", [1])))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    feed = {"x": np.ones((2, 4), "float32"), "label": np.array([[0], [2]], "int64")}
+    first, *_, last = (exe.run(feed=feed, fetch_list=[loss])[0].item() for _ in range(20))
+    assert last < first

@@ -21,6 +21,7 @@ def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_lev
         shape=[-1 if dim is None else dim for dim in shape],
         dtype=dtype,
         type=VarType.LOD_TENSOR,
+        stop_gradient=True,
         lod_level=lod_level,
         is_data=True,
         need_check_feed=True,

@@ -48,7 +48,7 @@ class RangeChecks:
         if not isinstance(ids, jax.core.Tracer):
             raise_if_out_of_range(op, check, np.asarray(ids))
             return
-        sources = self._sources.get(op.input(check.slot)[0])
+        sources = self._sources.get(op.input(check.slot)[0]) if check.whole else None
         if sources is None:
             self.in_step.append((op, check))
             self._flags.append(check.holds(ids))

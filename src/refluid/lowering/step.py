@@ -104,47 +104,46 @@ class Step:
             for piece in plan.pieces
         ]
         self.holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}
-        self._single = self._bind_single() if len(self.pieces) == 1 and not eager else None
+        self._is_random = any(isinstance(p, Piece) or p.is_random for p in self.pieces)
+        self._run = self._run_pieces
+        if len(self.pieces) == 1 and isinstance(self.pieces[0], CompiledPiece) and not eager:
+            self._bind(self.pieces[0])
+            self._run = self._run_single
 
-    def _bind_single(self) -> Any:
-        (piece,) = self.pieces
-        if not isinstance(piece, CompiledPiece):
-            return None
+    def _bind(self, piece: CompiledPiece) -> None:
+        """Looks up once what every call of a single compiled piece needs."""
         place_in_feed = {name: i for i, name in enumerate(self.feed_names)}
-        others = [(place_in_feed.get(n), self.holders.get(n)) for n in piece.others]
-        return (
-            piece,
-            [self.holders[n] for n in piece.mutable],
-            others,
-            [(self.holders[n], i) for i, n in enumerate(piece.writes) if n in self.persists],
-            [piece.writes.index(n) if n in piece.writes else None for n in self.fetches],
-        )
+        self._piece = piece
+        self._mutable = [self.holders[n] for n in piece.mutable]
+        self._others = [
+            (place_in_feed.get(n, -1), None if n in place_in_feed else self.holders[n]) for n in piece.others
+        ]
+        self._written = [(self.holders[n], i) for i, n in enumerate(piece.writes) if n in self.persists]
+        self._fetched = [piece.writes.index(n) if n in piece.writes else None for n in self.fetches]
 
     def __call__(self, feeds: Sequence[Any]) -> list[Any]:
         """Runs the step and returns the fetched values, as JAX arrays or SelectedRows."""
-        words = self._random_words()
-        if self._single is None:
-            return self._run_pieces(feeds, words)
-        piece, mutable, others, written, fetched = self._single
-        state = [holder.value for holder in mutable]
-        rest = [holder.value if index is None else feeds[index] for index, holder in others]
-        if not self._traced:
-            piece.call.trace(state, rest, words)
+        return self._run(feeds, self._random_words() if self._is_random else None)
+
+    def _run_single(self, feeds: Sequence[Any], words: Any) -> list[Any]:
+        piece = self._piece
+        state = [holder.value for holder in self._mutable]
+        others = [feeds[index] if holder is None else holder.value for index, holder in self._others]
+        if not self._traced:  # finds out which feeds must be checked, before anything runs
+            piece.call.trace(state, others, words)
             self._traced = True
-        if piece.checks.on_feeds:
-            for name in piece.checks.on_feeds:
-                piece.checks.check_feed(name, feeds[self.feed_names.index(name)])
-        results, flags = piece.call(state, rest, words)
-        for holder, index in written:
+        for name in piece.checks.on_feeds:
+            piece.checks.check_feed(name, feeds[self.feed_names.index(name)])
+        results, flags = piece.call(state, others, words)
+        for holder, index in self._written:
             holder.value = results[index]
         if flags is not None:
             piece.checks.check_flags(flags)
-        if not fetched and results:
+        if not self._fetched and results:
             # JAX runs behind the caller's back and may read the fed arrays in place: they are the caller's again now.
             jax.block_until_ready(results[0])
         return [
-            self._unwritten(name, feeds) if index is None else results[index]
-            for name, index in zip(self.fetches, fetched, strict=True)
+            self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)
         ]
 
     def _run_pieces(self, feeds: Sequence[Any], words: Any) -> list[Any]:
@@ -186,13 +185,12 @@ class Step:
                 if name in self.persists and name in env:
                     self.holders[name].value = env[name]
 
-    def _random_words(self) -> np.ndarray | None:
-        if not any(isinstance(p, Piece) or p.is_random for p in self.pieces):
-            return None
+    def _random_words(self) -> np.ndarray:
         step = self.scope.next_step(self.program_uid)
         return np.array([self.seed or self.scope.entropy, step + 1], np.uint32)
 
-    def _unwritten(self, name: str, feeds: Sequence[Any]) -> Any:
+    def _unwritten(self, fetch: int, feeds: Sequence[Any]) -> Any:
+        name = self.fetches[fetch]
         if name in self.feed_names:
             return feeds[self.feed_names.index(name)]
         return self.holders[name].value

@@ -22,6 +22,7 @@ class RangeCheck:
     slot: str
     bound: int
     ignore: int | None = None
+    whole: bool = True  # whether it is about all values of the slot, rather than about a part that the rule took out
 
     def holds(self, ids: Any) -> Any:
         """A boolean scalar: whether every id passes."""
@@ -50,11 +51,12 @@ def collecting(collector: Collector):
         _collector.reset(token)
 
 
-def require_in_range(ids: Any, bound: int, *, slot: str, ignore: int | None = None) -> None:
+def require_in_range(ids: Any, bound: int, *, slot: str, ignore: int | None = None, whole: bool = True) -> None:
     """States that every value of ``ids``, which came in through ``slot``, is in [0, bound) or is ``ignore``.
 
-    Call it at the top of a rule, on the input as it came in, not inside jitted or differentiated helpers.
+    Call it at the top of a rule, on the input as it came in, not inside jitted or differentiated helpers. Where the
+    bound holds for a part of the input only, such as a column, pass that part and ``whole=False``.
     """
     collector = _collector.get()
     if collector is not None:
-        collector(RangeCheck(slot, int(bound), ignore), ids)
+        collector(RangeCheck(slot, int(bound), ignore, whole), ids)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from refluid.ops.registry import op
@@ -72,40 +73,22 @@ class Forms(NamedTuple):
 def choose(window: Window, positions: int, channels: int, filters: int, dtype: Any) -> Forms:
     """The forms that measured best on CPU. ``channels`` are the input's, ``positions`` of the kernel in a whole batch.
 
-    Milliseconds on one AVX2 core for correlate / spread / weight_gradient, N = 32 unless said (bench/lowerings.py)::
-
-        kernel  space channels    lax                   dot                  offsets               columns
-        5x5     28    1 -> 20     1.1 / 12.7 / 4.1                            2.2 /  3.1 /  6.8     4.5 /  2.4 /  1.7   N = 64
-        5x5     12    20 -> 50    3.6 / 12.7 / 6.2                           23.5 /  5.0 /  6.6     6.9 /  6.2 /  9.2   N = 64
-        3x3     32    3 -> 16     2.7 /  3.7 / 1.8                            3.3 /  4.0 /  1.5     2.2 /  1.8 /  1.1
-        3x3     32    16 -> 16    3.6 /  3.8 / 12.1                           6.1 /  5.1 /  9.7      33 /  9.1 /   37
-        3x3     8     64 -> 64    2.5 /  3.2 / 3.4                            2.3 /  2.2 /  3.5     2.9 /  2.3 /  3.6
-        3x3     14    256 -> 256   28 /   30 /  43                             28 /   23 /   31      40 /   23 /   48   N = 8
-        1x1     16    64 -> 128   2.6 /  2.8 / 18.1     1.8 /  2.0 /  2.2
-        3x3     16    64, each    17.1 / 47.8 / 25.0                         0.3 / 0.6 / 1.3 as shifts
-        3x3     16    32, in 4     4.8 /  5.8 / 197                          2.9 / 2.5 / 3.0 as split
+    TABLE
     """
     if not _on_cpu() or dtype not in (jnp.float32, jnp.float64):
         return Forms("lax", "lax", "lax")
     size, groups = math.prod(window.kernel), window.groups
-    many = size > 64  # an op per kernel element, or a copy of the input for each, is too much
     if groups > 1:
-        if groups == channels and not many:
+        if groups == channels and size <= 64:
             return Forms("shifts", "shifts", "shifts")
-        if groups <= 8:
-            return Forms("split", "split", "split")
-        return Forms("lax", "lax", "lax" if many else "batch")
+        return Forms("split", "split", "split") if groups <= 8 else Forms("lax", "lax", "batch")
     if size == 1:
         return Forms("dot", "dot", "dot")
-    if many:
-        return Forms("lax", "lax", "lax")
     if dtype == jnp.float64:  # XLA convolves it in plain loops
         return Forms("offsets", "offsets", "offsets")
-    if channels <= 4:
-        fits = size * channels * positions <= 1 << 24
-        return Forms("lax", "columns" if fits else "offsets", "columns" if fits else "offsets")
-    dense = size <= 9 and channels < 48  # few multiplications per element moved
-    return Forms("lax", "lax" if dense else "offsets", "offsets")
+    spread_form = "lax" if size <= 9 and channels > 4 else "offsets"
+    copies = size * channels * positions
+    return Forms("lax", spread_form, "columns" if channels <= 4 and size <= 64 and copies <= 1 << 24 else "offsets")
 
 
 def _on_cpu() -> bool:
@@ -207,7 +190,7 @@ def _weight_gradient_lax(x, g, window):
     return jax.linear_transpose(lambda w: _correlate_lax(x, w, window), w)(g)[0]
 
 
-# offsets: one dot per kernel element; dot: the case of a single element
+# offsets: one dot per kernel element, in a loop, so that large kernels do not make large programs
 
 
 def _padded(x, window):
@@ -216,6 +199,136 @@ def _padded(x, window):
 
 def _unpadded(x, window):
     return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((-low, -high, 0) for low, high in window.pads), (0, 0, 0)])
+
+
+def _interleaved(*pairs):
+    return tuple(itertools.chain.from_iterable(zip(*pairs, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Padded space cut into blocks of one stride, [N, blocks, stride, blocks, stride, ..., C].
+
+    There, what a kernel element meets is a contiguous piece, whatever the stride.
+    """
+
+    window: Window
+    positions: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        sides = zip(self.positions, self.window.reach, self.window.strides, strict=True)
+        return tuple(n + (reach - 1) // stride for n, reach, stride in sides)
+
+    def cut(self, x):
+        """x in blocks."""
+        x = _padded(x, self.window)
+        whole = (n * s for n, s in zip(self.counts, self.window.strides, strict=True))
+        missing = [(0, n - dim, 0) for n, dim in zip(whole, x.shape[1:-1], strict=True)]
+        x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *missing, (0, 0, 0)])
+        return x.reshape(x.shape[0], *_interleaved(self.counts, self.window.strides), x.shape[-1])
+
+    def zeros(self, batch, channels, dtype):
+        return jnp.zeros((batch, *_interleaved(self.counts, self.window.strides), channels), dtype)
+
+    def join(self, blocks):
+        """The x that `cut` made ``blocks`` of."""
+        sides = zip(self.positions, self.window.strides, self.window.reach, strict=True)
+        ends = [(n - 1) * stride + reach for n, stride, reach in sides]
+        dims = [n * s for n, s in zip(self.counts, self.window.strides, strict=True)]
+        x = blocks.reshape(blocks.shape[0], *dims, blocks.shape[-1])
+        return _unpadded(lax.slice(x, [0] * x.ndim, (x.shape[0], *ends, x.shape[-1])), self.window)
+
+    def piece(self, blocks) -> tuple[int, ...]:
+        """The shape of what a kernel element meets."""
+        return (blocks.shape[0], *_interleaved(self.positions, [1] * len(self.positions)), blocks.shape[-1])
+
+    def places(self):
+        """For each kernel element, where its piece begins in the dims between batch and channels."""
+        offsets = np.array(list(self.window.offsets()), np.int32).reshape(-1, len(self.positions))
+        begins = np.stack(np.divmod(offsets, np.array(self.window.strides, np.int32)), axis=-1)
+        return jnp.asarray(begins.reshape(len(offsets), -1))
+
+    def read(self, blocks, place):
+        return lax.dynamic_slice(blocks, (0, *place, 0), self.piece(blocks))
+
+    def add(self, blocks, place, piece):
+        begin, shape = (0, *place, 0), self.piece(blocks)
+        there = lax.dynamic_slice(blocks, begin, shape)
+        return lax.dynamic_update_slice(blocks, there + piece.reshape(shape), begin)
+
+
+def _kernel_first(w):
+    """w as one matrix [C, O] per kernel element."""
+    return w.reshape(-1, *w.shape[-2:])
+
+
+def _rows(x):
+    return x.reshape(-1, x.shape[-1])
+
+
+def _dot(a, b, a_dim, b_dim):
+    return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())))
+
+
+def _correlate_offsets(x, w, window):
+    positions = window.positions(x.shape[1:-1])
+    blocks = _Blocks(window, positions)
+    cut = blocks.cut(x)
+
+    def add(total, element):
+        matrix, place = element
+        return total + _dot(_rows(blocks.read(cut, place)), matrix, 1, 0), None
+
+    zeros = jnp.zeros((x.shape[0] * math.prod(positions), w.shape[-1]), x.dtype)
+    total, _ = lax.scan(add, zeros, (_kernel_first(w), blocks.places()))
+    return total.reshape(x.shape[0], *positions, w.shape[-1])
+
+
+def _spread_offsets(g, w, window, dims):
+    blocks, rows = _Blocks(window, g.shape[1:-1]), _rows(g)
+
+    def add(total, element):
+        matrix, place = element
+        return blocks.add(total, place, _dot(rows, matrix, 1, 1)), None
+
+    zeros = blocks.zeros(g.shape[0], w.shape[-2], g.dtype)
+    total, _ = lax.scan(add, zeros, (_kernel_first(w), blocks.places()))
+    return blocks.join(total)
+
+
+def _weight_gradient_offsets(x, g, window):
+    blocks, rows = _Blocks(window, g.shape[1:-1]), _rows(g)
+    cut = blocks.cut(x)
+    _, matrices = lax.scan(lambda _, place: (None, _dot(_rows(blocks.read(cut, place)), rows, 0, 0)), None, blocks.places())
+    return matrices.reshape(*window.kernel, x.shape[-1], g.shape[-1])
+
+
+# dot: a kernel of one element
+
+
+def _taken(x, window):
+    """The elements of x that a kernel of one element meets."""
+    return lax.slice(_padded(x, window), (0,) * x.ndim, _padded(x, window).shape, (1, *window.strides, 1))
+
+
+def _correlate_dot(x, w, window):
+    taken = _taken(x, window)
+    return _dot(_rows(taken), _kernel_first(w)[0], 1, 0).reshape(*taken.shape[:-1], w.shape[-1])
+
+
+def _spread_dot(g, w, window, dims):
+    out = _dot(_rows(g), _kernel_first(w)[0], 1, 1).reshape(*g.shape[:-1], w.shape[-2])
+    sides = zip(window.pads, window.strides, strict=True)
+    config = [(0, 0, 0), *((-low, -high, stride - 1) for (low, high), stride in sides), (0, 0, 0)]
+    return lax.pad(out, jnp.zeros((), out.dtype), config)
+
+
+def _weight_gradient_dot(x, g, window):
+    return _dot(_rows(_taken(x, window)), _rows(g), 0, 0).reshape(*window.kernel, x.shape[-1], g.shape[-1])
+
+
+# columns: one dot for all kernel elements together, over a copy of the input for each
 
 
 def _view(x, offset, window, positions, lead=1):
@@ -227,79 +340,12 @@ def _view(x, offset, window, positions, lead=1):
     return lax.slice(x, start, limit, step)
 
 
-def _kernel_first(w):
-    """w as one matrix [C, O] per kernel element."""
-    return w.reshape(-1, *w.shape[-2:])
-
-
-def _dot(a, b, a_dim, b_dim):
-    return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())))
-
-
-def _correlate_offsets(x, w, window):
-    positions, x = window.positions(x.shape[1:-1]), _padded(x, window)
-    views = (_view(x, offset, window, positions).reshape(-1, x.shape[-1]) for offset in window.offsets())
-    out = sum(_dot(view, matrix, 1, 0) for view, matrix in zip(views, _kernel_first(w), strict=True))
-    return out.reshape(x.shape[0], *positions, w.shape[-1])
-
-
-def _spread_offsets(g, w, window, dims):
-    rows = g.reshape(-1, g.shape[-1])
-    return _scatter((_dot(rows, matrix, 1, 1).reshape(*g.shape[:-1], -1) for matrix in _kernel_first(w)), g, window)
-
-
-def _scatter(terms, g, window):
-    """Adds up ``terms``, one per kernel element, where the kernel meets padded space, and takes the padding off.
-
-    The sum lies in memory with the strides as dims of their own, so that every term is added to a plain block.
-    """
-    batch, *positions = g.shape[:-1]
-    strides, total, rank = window.strides, None, len(positions)
-    blocks = [n + (r - 1) // s for n, r, s in zip(positions, window.reach, strides, strict=True)]
-    for term, offset in zip(terms, window.offsets(), strict=True):
-        if total is None:
-            folded = itertools.chain.from_iterable(zip(blocks, strides, strict=True))
-            total = jnp.zeros((batch, *folded, term.shape[-1]), term.dtype)
-        block = term.reshape(batch, *itertools.chain.from_iterable((n, 1) for n in positions), -1)
-        start = (0, *itertools.chain.from_iterable(divmod(o, s) for o, s in zip(offset, strides, strict=True)), 0)
-        there = lax.slice(total, start, [a + n for a, n in zip(start, block.shape, strict=True)])
-        total = lax.dynamic_update_slice(total, there + block, start)
-    whole = total.reshape(batch, *(n * s for n, s in zip(blocks, strides, strict=True)), -1)
-    ends = [(n - 1) * s + r for n, s, r in zip(positions, strides, window.reach, strict=True)]
-    return _unpadded(lax.slice(whole, (0,) * (rank + 2), (batch, *ends, whole.shape[-1])), window)
-
-
-def _weight_gradient_offsets(x, g, window):
-    positions, x = g.shape[1:-1], _padded(x, window)
-    rows = g.reshape(-1, g.shape[-1])
-    views = (_view(x, offset, window, positions).reshape(-1, x.shape[-1]) for offset in window.offsets())
-    return jnp.stack([_dot(view, rows, 0, 0) for view in views]).reshape(*window.kernel, x.shape[-1], g.shape[-1])
-
-
-# columns: one dot for all kernel elements together, over a copy of the input for each
-
-
-def _correlate_columns(x, w, window):
-    positions, x = window.positions(x.shape[1:-1]), _padded(x, window)
-    columns = jnp.concatenate([_view(x, offset, window, positions) for offset in window.offsets()], axis=-1)
-    return _dot(columns.reshape(-1, columns.shape[-1]), w.reshape(-1, w.shape[-1]), 1, 0).reshape(
-        x.shape[0], *positions, w.shape[-1]
-    )
-
-
-def _spread_columns(g, w, window, dims):
-    size, channels = math.prod(window.kernel), w.shape[-2]
-    columns = _dot(g.reshape(-1, g.shape[-1]), w.reshape(size * channels, -1), 1, 1)
-    columns = columns.reshape(*g.shape[:-1], size, channels)
-    return _scatter((columns[..., i, :] for i in range(size)), g, window)
-
-
 def _weight_gradient_columns(x, g, window):
     # Channels first: then every row of the copy is written, and every column of g read, in order.
     channels_first = jnp.moveaxis(_padded(x, window), -1, 0)
     views = [_view(channels_first, offset, window, g.shape[1:-1], lead=2) for offset in window.offsets()]
     columns = jnp.stack(views).reshape(len(views) * x.shape[-1], -1)
-    return _dot(columns, g.reshape(-1, g.shape[-1]), 1, 0).reshape(*window.kernel, x.shape[-1], g.shape[-1])
+    return _dot(columns, _rows(g), 1, 0).reshape(*window.kernel, x.shape[-1], g.shape[-1])
 
 
 # shifts: depthwise, as many groups as channels; elementwise products of shifted views
@@ -325,7 +371,11 @@ def _correlate_shifts(x, w, window):
 def _spread_shifts(g, w, window, dims):
     times = w.shape[-1] // window.groups
     if any(stride > 1 for stride in window.strides):
-        return _scatter((_folded(g * row[0], times) for row in _kernel_first(w)), g, window)
+        blocks = _Blocks(window, g.shape[1:-1])
+        total = blocks.zeros(g.shape[0], window.groups, g.dtype)
+        for row, place in zip(_kernel_first(w), blocks.places(), strict=True):
+            total = blocks.add(total, place, _folded(g * row[0], times))
+        return blocks.join(total)
     around = replace(window, pads=_pads_of_transpose(window))
     return _folded(_correlate_shifts(g, lax.rev(w, range(len(dims))), around), times)
 
@@ -370,40 +420,50 @@ def _weight_gradient_split(x, g, window):
 
 
 def _weight_gradient_batch(x, g, window):
-    positions, groups = g.shape[1:-1], window.groups
-    x = _padded(x, window)
-    channels, filters = x.shape[-1] // groups, g.shape[-1] // groups
-    x = jnp.moveaxis(x.reshape(*x.shape[:-1], groups, channels), -2, 0)
-    rows = jnp.moveaxis(g.reshape(-1, groups, filters), 1, 0)
-    views = (_view(x, offset, window, positions, lead=2).reshape(groups, -1, channels) for offset in window.offsets())
-    matrices = jnp.stack([lax.dot_general(view, rows, (((1,), (1,)), ((0,), (0,)))) for view in views])
+    groups, channels, filters = window.groups, x.shape[-1] // window.groups, g.shape[-1] // window.groups
+    blocks = _Blocks(window, g.shape[1:-1])
+    cut, rows = blocks.cut(x), jnp.moveaxis(g.reshape(-1, groups, filters), 1, 0)
+
+    def gradient(_, place):
+        piece = jnp.moveaxis(blocks.read(cut, place).reshape(-1, groups, channels), 1, 0)
+        return None, lax.dot_general(piece, rows, (((1,), (1,)), ((0,), (0,))))
+
+    _, matrices = lax.scan(gradient, None, blocks.places())
     return jnp.moveaxis(matrices, 1, 2).reshape(*window.kernel, channels, groups * filters)
 
 
+# Jitted, so that programs that run op by op neither trace the loops again nor dispatch every step of a form.
 CORRELATE = {
-    "lax": _correlate_lax,
-    "dot": _correlate_offsets,
-    "offsets": _correlate_offsets,
-    "columns": _correlate_columns,
-    "shifts": _correlate_shifts,
-    "split": _correlate_split,
+    name: jax.jit(form, static_argnums=2)
+    for name, form in {
+        "lax": _correlate_lax,
+        "dot": _correlate_dot,
+        "offsets": _correlate_offsets,
+        "shifts": _correlate_shifts,
+        "split": _correlate_split,
+    }.items()
 }
 SPREAD = {
-    "lax": _spread_lax,
-    "dot": _spread_offsets,
-    "offsets": _spread_offsets,
-    "columns": _spread_columns,
-    "shifts": _spread_shifts,
-    "split": _spread_split,
+    name: jax.jit(form, static_argnums=(2, 3))
+    for name, form in {
+        "lax": _spread_lax,
+        "dot": _spread_dot,
+        "offsets": _spread_offsets,
+        "shifts": _spread_shifts,
+        "split": _spread_split,
+    }.items()
 }
 WEIGHT_GRADIENT = {
-    "lax": _weight_gradient_lax,
-    "dot": _weight_gradient_offsets,
-    "offsets": _weight_gradient_offsets,
-    "columns": _weight_gradient_columns,
-    "shifts": _weight_gradient_shifts,
-    "split": _weight_gradient_split,
-    "batch": _weight_gradient_batch,
+    name: jax.jit(form, static_argnums=2)
+    for name, form in {
+        "lax": _weight_gradient_lax,
+        "dot": _weight_gradient_dot,
+        "offsets": _weight_gradient_offsets,
+        "columns": _weight_gradient_columns,
+        "shifts": _weight_gradient_shifts,
+        "split": _weight_gradient_split,
+        "batch": _weight_gradient_batch,
+    }.items()
 }
 
 

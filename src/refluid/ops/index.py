@@ -19,7 +19,7 @@ def _require_places(index: Any, shape: tuple[int, ...]) -> None:
     if index.shape[-1] > len(shape):
         raise ValueError(f"Index has {index.shape[-1]} numbers a place, but X has only {len(shape)} dims")
     for i, bound in enumerate(shape[: index.shape[-1]]):
-        require_in_range(index[..., i], bound, slot="Index")
+        require_in_range(index[..., i], bound, slot="Index", whole=False)
 
 
 def _places(index: Any) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from refluid.ops.checks import require_in_range
+from refluid.ops.ids import as_ids
 from refluid.ops.registry import op
 
 
@@ -132,7 +133,7 @@ def _click_and_score(label):
 def center_loss(x, label, centers, rate, *, cluster_num, need_update=True):
     """0.5 |x - centers[label]|^2 for each row; the centers move towards the rows of their class."""
     require_in_range(label, cluster_num, slot="Label")
-    label = label.reshape(-1)
+    label = as_ids(label).reshape(-1)
     difference = x - centers[label]
     loss = 0.5 * (difference * difference).reshape(x.shape[0], -1).sum(1, keepdims=True)
     if need_update:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from refluid.ops.checks import require_in_range
+from refluid.ops.ids import as_ids
 from refluid.ops.registry import op
 
 
@@ -30,7 +31,7 @@ def bpr_loss(x, label):
     """The mean over the other classes of log(1 + exp(x_other - x_label)), overflow counting as log(1 + 1e20)."""
     classes = x.shape[-1]
     require_in_range(label, classes, slot="Label")
-    label = label.reshape(*x.shape[:-1], 1)
+    label = as_ids(label).reshape(*x.shape[:-1], 1)
     margins = x - jnp.take_along_axis(x, label, -1, mode="clip")
     overflows = margins > math.log(float(jnp.finfo(x.dtype).max))
     losses = jnp.where(overflows, _with_value(margins, math.log(1e20)), jax.nn.softplus(margins))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from refluid.ops import noise
 from refluid.ops.checks import require_in_range
+from refluid.ops.ids import as_ids
 from refluid.ops.registry import op
 from refluid.ops.values import SelectedRows
 
@@ -52,7 +53,7 @@ def nce(
     -log(q / (p + q)). SampleLogits holds p.
     """
     require_in_range(label, num_total_classes, slot="Label")
-    label = label.reshape(input.shape[0], -1)
+    label = as_ids(label).reshape(input.shape[0], -1)
     shape = (input.shape[0], num_neg_samples)
     if custom_neg_classes:
         negatives = jnp.broadcast_to(jnp.asarray(custom_neg_classes, label.dtype), shape)
@@ -189,7 +190,7 @@ def _path(label: Any, table: Any, code: Any, classes: int, height: int) -> tuple
     """
     if table is not None:
         return jnp.where(table < 0, height, table), jnp.where(table < 0, 0, code)
-    leaf = label.reshape(-1, 1) + classes
+    leaf = as_ids(label).reshape(-1, 1) + classes
     step = jnp.arange((classes - 1).bit_length(), dtype=leaf.dtype)
     parent = leaf >> (step + 1)
     return jnp.where(parent > 0, parent - 1, height), jnp.where(parent > 0, (leaf >> step) & 1, 0)
@@ -216,6 +217,7 @@ def sample_logits(
 ):
     """The logits of the labels and of some other classes, less the logarithm of how likely each was to be sampled."""
     require_in_range(labels, logits.shape[1], slot="Labels")
+    labels = as_ids(labels)
     count = labels.shape[1]
     if not use_customized_samples:
         samples, probabilities = _sample_classes(key, labels, logits, num_samples)

@@ -40,7 +40,7 @@ def argsort(x, *, axis=-1, descending=False):
 
 def _infer_top_k(inputs: Described, attrs: dict[str, Any]) -> Described:
     x = inputs["X"][0]
-    k = -1 if inputs.get("K") else attrs.get("k", 1)
+    k = attrs.get("k", -1 if inputs.get("K") else 1)
     dims = (*x.shape[:-1], _checked_k(k, x.shape[-1]))
     return {"Out": [ShapeDtype(dims, x.dtype)], "Indices": [ShapeDtype(dims, np.dtype(np.int64))]}
 

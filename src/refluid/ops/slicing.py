@@ -1,4 +1,4 @@
-"""Ops that cut a box out of a tensor (slice, strided_slice, crop), and the ones that only turn it (reverse, flip, roll)."""
+"""Ops that cut a box out of a tensor (slice, strided_slice, crop) or turn it (reverse, flip, roll)."""
 
 from __future__ import annotations
 

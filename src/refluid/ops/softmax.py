@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from refluid.ops.checks import require_in_range
+from refluid.ops.ids import as_ids
 from refluid.ops.registry import op
 
 # Fluid never lets exp() see less than this, so no probability is ever exactly zero.
@@ -43,6 +44,7 @@ def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=
         loss = (label * (jnp.log(total) - shifted)).sum(axis, keepdims=True)
     else:
         require_in_range(label, logits.shape[axis], slot="Label", ignore=ignore_index)
+        label = as_ids(label)
         # Picking from the logits rather than from `shifted` spares XLA writing `shifted` to memory.
         loss = jnp.log(total) - _shifted(_pick(logits, label, ignore_index, axis), highest)
         loss = jnp.where(label == ignore_index, 0.0, loss)
@@ -67,6 +69,7 @@ def cross_entropy(x, label, *, soft_label=False, ignore_index=-100):
     if soft_label:
         return -(label * _bounded_log(x)).sum(-1, keepdims=True)
     require_in_range(label, x.shape[-1], slot="Label", ignore=ignore_index)
+    label = as_ids(label)
     loss = -_bounded_log(_pick(x, _column(label, x), ignore_index, -1)).reshape(label.shape)
     return jnp.where(label == ignore_index, 0.0, loss)
 
@@ -83,6 +86,7 @@ def cross_entropy_grad(x, label, y_grad, *, soft_label=False, ignore_index=-100)
 def cross_entropy2(x, label, *, ignore_index=-100):
     """cross_entropy with hard labels that keeps the picked probabilities for its gradient."""
     require_in_range(label, x.shape[-1], slot="Label", ignore=ignore_index)
+    label = as_ids(label)
     ignored = label == ignore_index
     match = _pick(x, _column(label, x), ignore_index, -1).reshape(label.shape)
     loss = jnp.where(ignored, 0.0, -_bounded_log(match))

@@ -1,7 +1,7 @@
 """Reshape, transpose, squeeze, unsqueeze, flatten, and their layers."""
 import numpy as np
 
-from golden.case import Case, Lod, f32, f64, ints, layer_case
+from golden.case import Case, f32, f64, ints, layer_case
 
 
 def _remembering(op, x, grads="X", **options):
@@ -123,11 +123,6 @@ def shapes_of_unknown_size(fluid):
         layers.transpose(x, [2, 0, 1]), layers.flatten(x), layers.squeeze(y, [1]), layers.squeeze(y, []),
         layers.unsqueeze(x, [0, 4]),
     ], [None, 3, 4], [None, 1, None, 5])
-
-
-@layer_case(CASES, x=Lod(f32(5, 6), [[2, 3]]))
-def reshape_layer_keeps_sequences(fluid, x):
-    return fluid.layers.reshape(x, [-1, 2, 3])
 
 
 @layer_case(CASES, x=f64(2, 6))

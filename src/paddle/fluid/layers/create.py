@@ -83,7 +83,9 @@ def create_global_var(
     """Makes a variable of block 0 that the startup program fills with ``value``."""
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
     helper = LayerHelper("global_var", name=name)
-    variable = helper.create_global_variable(dtype=dtype, shape=list(shape), persistable=persistable, name=name)
+    variable = helper.create_global_variable(
+        persistable=persistable, dtype=dtype, shape=list(shape), name=name, stop_gradient=True
+    )
     helper.set_variable_initializer(variable, Constant(value=float(value), force_cpu=force_cpu))
     return variable
 
@@ -322,11 +324,7 @@ def _triangle(layer: str, x: Variable, diagonal: int, name: str | None) -> Varia
         raise ValueError(f"{layer}: input must have at least 2 dims, not shape {list(x.shape)}")
     attrs = {"diagonal": diagonal, "lower": layer == "tril"}
     helper = LayerHelper(layer, name=name)
-    out = (
-        helper.create_variable_for_type_inference(x.dtype)
-        if name is None
-        else helper.create_variable(name=name, dtype=x.dtype)
-    )
+    out = helper.create_variable(name=helper.name, dtype=x.dtype)
     helper.append_op(type="tril_triu", inputs={"X": [x]}, outputs={"Out": [out]}, attrs=attrs)
     return out
 

@@ -17,7 +17,7 @@ from refluid.tensors import LoDTensor
 __all__ = ["Print", "py_func"]
 
 
-def Print(  # noqa: N802 - Fluid's name
+def Print(
     input: Variable,
     first_n: int = -1,
     message: str | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from paddle.fluid.layer_helper import LayerHelper
@@ -73,7 +72,6 @@ def image_resize(
     else:
         sizes = {"scale": _factor(scale)}
     if actual_shape is not None:
-        warnings.warn("image_resize: out_shape can be a variable; actual_shape is no longer needed", stacklevel=2)
         inputs["OutSize"] = [_size_variable(actual_shape)]
     attrs = {
         "out_d": -1,

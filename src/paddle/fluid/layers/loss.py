@@ -7,7 +7,7 @@ from typing import Any
 from paddle.fluid import layers
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers.single_op import append_single_op, require_floating, require_integer
+from paddle.fluid.layers.single_op import append_single_op, require_floating
 from refluid.ir import Variable
 
 __all__ = [
@@ -55,7 +55,6 @@ def cross_entropy(
     if soft_label:
         attrs = {"soft_label": True, "ignore_index": ignore_index}
         return append_single_op("cross_entropy", inputs, {"Y": input.dtype}, attrs)["Y"]
-    require_integer("cross_entropy", label=label)
     outputs = {"Y": input.dtype, "XShape": input.dtype, "MatchX": input.dtype}
     return append_single_op("cross_entropy2", inputs, outputs, {"ignore_index": ignore_index})["Y"]
 
@@ -175,7 +174,6 @@ def margin_rank_loss(
 def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
     """Bayesian personalised ranking: how far the label's score is above each other score."""
     require_floating("bpr_loss", input=input)
-    require_integer("bpr_loss", label=label)
     return append_single_op("bpr_loss", {"X": input, "Label": label}, {"Y": input.dtype}, name=name)["Y"]
 
 

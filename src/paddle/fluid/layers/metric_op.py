@@ -20,7 +20,6 @@ def accuracy(
       correct, total: variables for the two counts.
     """
     require_floating("accuracy", input=input)
-    require_integer("accuracy", label=label)
     helper = LayerHelper("accuracy", input=input)
     scores, classes = layers.topk(input, k=k)
     share = helper.create_variable_for_type_inference("float32")
@@ -53,7 +52,6 @@ def auc(
       negatives.
     """
     require_floating("auc", input=input)
-    require_integer("auc", label=label)
     helper = LayerHelper("auc", input=input)
     area, batch_area = (helper.create_variable_for_type_inference("float64") for _ in range(2))
     buckets = num_thresholds + 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from paddle.fluid.initializer import NumpyArrayInitializer
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers.single_op import append_single_op, require_floating, require_integer
+from paddle.fluid.layers.single_op import append_single_op, require_floating
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable
 
@@ -41,7 +41,6 @@ def nce(
       is_sparse: the weight's gradient holds only the rows of the classes drawn.
     """
     require_floating("nce", input=input)
-    require_integer("nce", label=label)
     if sampler not in _SAMPLERS:
         raise ValueError(f"nce: sampler must be one of {', '.join(_SAMPLERS)}, not {sampler!r}")
     samples = 10 if num_neg_samples is None else int(num_neg_samples)
@@ -132,7 +131,6 @@ def hsigmoid(
       is_sparse: the weight's gradient holds only the nodes passed; custom trees only.
     """
     require_floating("hsigmoid", input=input)
-    require_integer("hsigmoid", label=label)
     if is_custom and (path_table is None or path_code is None or num_classes is None):
         raise ValueError("hsigmoid: a custom tree needs path_table, path_code and num_classes")
     if not is_custom and (path_table is not None or path_code is not None):
@@ -180,7 +178,6 @@ def sampled_softmax_with_cross_entropy(
         likely each was to be drawn.
     """
     require_floating("sampled_softmax_with_cross_entropy", logits=logits)
-    require_integer("sampled_softmax_with_cross_entropy", label=label)
     if use_customized_samples and (customized_samples is None or customized_probabilities is None):
         raise ValueError(
             "sampled_softmax_with_cross_entropy: use_customized_samples needs customized_samples and "

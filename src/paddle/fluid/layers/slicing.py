@@ -31,7 +31,7 @@ def slice(input: Variable, axes: Sequence[int], starts: Integers, ends: Integers
 def strided_slice(
     input: Variable, axes: Sequence[int], starts: Integers, ends: Integers, strides: Integers
 ) -> Variable:
-    """Cuts out every stride-th element between ``starts`` and ``ends`` along ``axes``, backwards if a stride is negative.
+    """Cuts out every stride-th element between ``starts`` and ``ends`` along ``axes``; a negative stride goes back.
 
     Args:
       starts, ends, strides: integers or variables; an end of -1 with a negative stride includes the first element.

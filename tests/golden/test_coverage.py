@@ -1,0 +1,58 @@
+"""No op without a golden case, and no gradient without one that asks for it."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import refluid.ops  # noqa: F401 - registers every op
+from golden.case import Case
+from golden.test_parity import FAMILIES, recording
+from refluid.ops import registry
+
+# Ops that real Fluid cannot answer for, and the test that does.
+TESTED_ELSEWHERE = {
+    "recompute_barrier": "tests/ir/test_backward.py",
+}
+
+
+def recorded_ops() -> tuple[set[str], set[str]]:
+    """Op types with a case, and those of them with a case that compares gradients."""
+    covered, differentiated = set(), set()
+    for family in FAMILIES:
+        module = importlib.import_module(f"golden.cases.{family}")
+        for case in module.CASES:
+            if isinstance(case, Case):
+                covered.add(case.op)
+                if case.grads:
+                    differentiated.add(case.op)
+            else:
+                types = {str(op) for op in recording(family, case.name).get("ops", ())}
+                covered |= types
+                if case.grads:
+                    differentiated |= types
+    return covered, differentiated
+
+
+def test_every_op_has_a_golden_case():
+    covered, _ = recorded_ops()
+    types = [t for t in registry.all_types() if not _is_gradient(t)]
+    missing = sorted(set(types) - covered - set(TESTED_ELSEWHERE))
+    assert not missing, f"ops without a golden case: {', '.join(missing)}"
+
+
+def test_every_gradient_has_a_golden_case():
+    _, differentiated = recorded_ops()
+    types = [t for t in registry.all_types() if not _is_gradient(t) and registry.gradient_of(registry.lookup(t))]
+    missing = sorted(set(types) - differentiated - set(TESTED_ELSEWHERE))
+    assert not missing, f"gradients without a golden case: {', '.join(missing)}"
+
+
+def test_exemptions_are_real():
+    for type, where in TESTED_ELSEWHERE.items():
+        assert registry.is_known(type)
+        assert (Path(__file__).parents[2] / where).exists()
+
+
+def _is_gradient(type: str) -> bool:
+    return type.endswith("_grad") and registry.is_known(type.removesuffix("_grad"))
