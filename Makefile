@@ -19,8 +19,9 @@ help:
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "refluid needs Python 3.11 or newer, and found none"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@echo "making .venv, which takes a minute or two ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
 # Made-up digits by default, so that the demo needs no network; REFLUID_SYNTHETIC_DATA=0 takes the real ones.

@@ -196,12 +196,33 @@ def test_wrong_feed_dtype():
         started().run(feed=feed, fetch_list=[loss])
 
 
-def test_wrong_feed_shape():
+def test_a_wrong_shape_fed_to_fluid_data_is_refused():
+    x = fluid.data("x", [None, 13])
+    out = fluid.layers.scale(x, 2.0)
+    with pytest.raises(FeedError, match=r"feed x: expected shape \[-1, 13\], got \[8, 12\]"):
+        started().run(feed={"x": batch()["x"][:, :12]}, fetch_list=[out])
+
+
+def test_a_wrong_shape_fed_to_layers_data_is_named_where_an_op_fails():
     loss = regression()
     feed = batch()
     feed["x"] = feed["x"][:, :12]
-    with pytest.raises(FeedError, match=r"feed x: expected shape \[-1, 13\], got \[8, 12\]"):
+    with pytest.raises(OpError, match=r"mul: (.|\n)*x  float32\[8, 12\](.|\n)*x was declared \[-1, 13\] and fed \[8, 12\]"):
         started().run(feed=feed, fetch_list=[loss])
+
+
+def test_layers_data_takes_any_shape_the_ops_can_use():
+    x = fluid.layers.data("x", [4, 3], append_batch_size=False)
+    out = fluid.layers.scale(x, 2.0)
+    assert started().run(feed={"x": np.ones((7, 5), "f")}, fetch_list=[out])[0].shape == (7, 5)
+
+
+def test_integers_may_be_fed_where_no_dtype_was_declared():
+    label = fluid.layers.data("label", [1])
+    probability = fluid.layers.data("probability", [3])
+    loss = fluid.layers.cross_entropy(probability, label)
+    feed = {"label": np.array([[2]]), "probability": np.array([[0.2, 0.3, 0.5]], "float32")}
+    np.testing.assert_allclose(started().run(feed=feed, fetch_list=[loss])[0], [[-np.log(0.5)]], rtol=1e-6)
 
 
 def test_missing_feed():

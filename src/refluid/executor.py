@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from refluid import compilation, flags, profiling
-from refluid.errors import FeedError, FetchError, UninitializedError
+from refluid.errors import FeedError, FetchError, OpError, UninitializedError
 from refluid.ir.block import Block
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.variable import Variable, name_of
@@ -98,7 +98,10 @@ class Executor:
         _check_reads(block, step, scope)
         cause = compilation.why_again(self._steps, key)
         with compilation.announced(program, cause), profiling.record("compile and execute"):
-            results = step(values)
+            try:
+                results = step(values)
+            except OpError as error:
+                raise _with_feed_hint(error, block, names, values) from error
         step._traced = True
         self._steps[key] = step
         return results
@@ -164,7 +167,7 @@ def _check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> No
                 f"expected {expected}{list(variable.shape)}, got {value.dtype}{list(value.shape)}",
                 f"convert the array with .astype('{expected}')",
             )
-        if variable.shape and (variable.is_data or variable.need_check_feed) and not _fits(value.shape, variable):
+        if variable.need_check_feed and not _fits(value.shape, variable):
             raise FeedError(
                 name,
                 f"expected shape {list(variable.shape)}, got {list(value.shape)}",
@@ -182,6 +185,18 @@ def _accepts(expected: np.dtype, given: np.dtype, strict: bool) -> bool:
     if strict or given.kind not in "iub":
         return False
     return expected.kind == "f" or np.can_cast(given, expected, "safe")
+
+
+def _with_feed_hint(error: OpError, block: Block, names: Sequence[str], values: Sequence[Any]) -> OpError:
+    """``layers.data`` takes any shape, as in real Fluid; when an op then fails, the odd feed is worth a hint."""
+    odd = [
+        f"{name} was declared {list(block.vars[name].shape)} and fed {list(value.shape)}"
+        for name, value in zip(names, values, strict=True)
+        if not _fits(value.shape, block.vars[name])
+    ]
+    if not odd or error.hint or type(error) is not OpError:
+        return error
+    return OpError(error.op_type, error.problem, error.arguments, error.attrs, error.written_at, "; ".join(odd))
 
 
 def _fits(shape: Sequence[int], variable: Variable) -> bool:

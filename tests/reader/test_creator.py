@@ -37,6 +37,16 @@ def test_paddle_v2_is_the_same_package_under_its_older_name():
     assert creator.__spec__.name == creator.__name__ == "paddle.reader.creator"
 
 
+def test_fluid_has_its_older_name_too():
+    import paddle.fluid
+    import paddle.v2.fluid as fluid
+    from paddle.v2.fluid import layers
+
+    assert fluid is paddle.fluid
+    assert layers is paddle.fluid.layers
+    assert importlib.import_module("paddle.v2.fluid.layers.math_op_patch") is paddle.fluid.layers.math_op_patch
+
+
 def test_paddle_v2_says_what_it_does_not_have():
     import paddle.v2
 

@@ -18,13 +18,11 @@ from refluid import profiling
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
 from refluid.lowering.interpreter import Context, Schedule, run
+from refluid.lowering.layout import channels_last
 from refluid.lowering.plan import Piece, make_plan
 from refluid.lowering.range_checks import RangeChecks
 from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
-
-# XLA options for every compiled piece; see bench/lowerings.py for what they buy.
-COMPILER_OPTIONS: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,9 @@ class CompiledPiece:
     ``mutable`` are persistable variables the piece reads and writes: their buffers are donated.
     """
 
-    def __init__(self, piece: Piece, persists: frozenset[str], feeds: frozenset[str], seeded: bool, eager: bool = False):
+    def __init__(
+        self, piece: Piece, persists: frozenset[str], feeds: frozenset[str], seeded: bool, platform: str, eager: bool
+    ):
         self.piece = piece
         self.mutable = tuple(n for n in piece.reads if n in persists and n in piece.writes and n not in feeds)
         self.others = tuple(n for n in piece.reads if n not in self.mutable)
@@ -51,8 +51,9 @@ class CompiledPiece:
         self.checks = RangeChecks(feeds)
         self.is_random = piece.is_random
         self._seeded = seeded
-        options = COMPILER_OPTIONS or None
-        self.call: Any = self._run if eager else jax.jit(self._run, donate_argnums=0, compiler_options=options)
+        # Accelerators choose layouts by themselves.
+        function = channels_last(self._run) if platform == "cpu" else self._run
+        self.call: Any = self._run if eager else jax.jit(function, donate_argnums=0)
 
     def _run(self, mutable: Sequence[Any], others: Sequence[Any], words: Any):
         env = dict(zip((*self.mutable, *self.others), (*mutable, *others), strict=True))
@@ -100,7 +101,7 @@ class Step:
         self.pieces = [
             piece
             if piece.on_host
-            else CompiledPiece(piece, self.persists, feeds, bool(self.seed), eager)
+            else CompiledPiece(piece, self.persists, feeds, bool(self.seed), place.device().platform, eager)
             for piece in plan.pieces
         ]
         self.holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}

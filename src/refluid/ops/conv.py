@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from refluid.ops.registry import op
@@ -244,16 +243,15 @@ class _Blocks:
         return (blocks.shape[0], *_interleaved(self.positions, [1] * len(self.positions)), blocks.shape[-1])
 
     def places(self):
-        """For each kernel element, where its piece begins in the dims between batch and channels."""
-        offsets = np.array(list(self.window.offsets()), np.int32).reshape(-1, len(self.positions))
-        begins = np.stack(np.divmod(offsets, np.array(self.window.strides, np.int32)), axis=-1)
-        return jnp.asarray(begins.reshape(len(offsets), -1))
+        """For each kernel element, where its piece begins, dim by dim."""
+        pairs = [map(divmod, offset, self.window.strides) for offset in self.window.offsets()]
+        return jnp.asarray([[0, *itertools.chain.from_iterable(pair), 0] for pair in pairs], jnp.int32)
 
     def read(self, blocks, place):
-        return lax.dynamic_slice(blocks, (0, *place, 0), self.piece(blocks))
+        return lax.dynamic_slice(blocks, tuple(place), self.piece(blocks))
 
     def add(self, blocks, place, piece):
-        begin, shape = (0, *place, 0), self.piece(blocks)
+        begin, shape = tuple(place), self.piece(blocks)
         there = lax.dynamic_slice(blocks, begin, shape)
         return lax.dynamic_update_slice(blocks, there + piece.reshape(shape), begin)
 

@@ -182,7 +182,7 @@ def eye(*, num_rows, num_columns=-1, dtype=5):
     return jnp.eye(num_rows, num_rows if num_columns == -1 else num_columns, dtype=numpy_dtype(dtype))
 
 
-@op("tril_triu", inputs="X", outputs="Out", lod=None)
+@op("tril_triu", inputs="X", outputs="Out")
 def tril_triu(x, *, diagonal=0, lower):
     """x with zeros above, or below, a diagonal."""
     return jnp.tril(x, diagonal) if lower else jnp.triu(x, diagonal)

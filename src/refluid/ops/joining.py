@@ -156,7 +156,7 @@ def expand(x, times_tensor, times_tensors, *, expand_times=()):
     return jnp.tile(x, times)
 
 
-@op("expand_as", inputs="X target_tensor", outputs="Out", differentiable="X")
+@op("expand_as", inputs="X target_tensor", outputs="Out", differentiable="X", lod=None)
 def expand_as(x, target):
     """x repeated until it is as large as the target."""
     if x.ndim != target.ndim or any(large % small for large, small in zip(target.shape, x.shape, strict=True)):

@@ -33,9 +33,8 @@ def bits(key: Any, shape: Sequence[int]) -> Any:
 def fold_in(key: Any, number: Any) -> Any:
     """A new key from a key and an integer, like jax.random.fold_in, at no measurable cost."""
     first, second = _words(key)
-    place = jnp.asarray(number).astype(jnp.uint32)
-    words = (first ^ np.uint32(_FOLD[0]), second ^ np.uint32(_FOLD[1]))
-    return jax.random.wrap_key_data(jnp.stack([_hash(words, place * 2), _hash(words, place * 2 + 1)]))
+    places = jnp.asarray(number).astype(jnp.uint32) * 2 + np.arange(2, dtype=np.uint32)
+    return jax.random.wrap_key_data(_hash((first ^ np.uint32(_FOLD[0]), second ^ np.uint32(_FOLD[1])), places))
 
 
 def keep_mask(key: Any, drop_probability: float, shape: Sequence[int]) -> Any:
@@ -79,9 +78,9 @@ def _normal_between(key: Any, shape: Sequence[int], dtype: Any, low: float, high
 
 def _words(key: Any) -> tuple[Any, Any]:
     """Two words that depend on all of the key, so that keys which are close still give unrelated numbers."""
-    first, *_, last = jax.random.key_data(key).reshape(-1)
-    first = _mix(first)
-    return first, _mix(last ^ first)
+    words = jax.random.key_data(key).reshape(-1)
+    first = _mix(words[0])
+    return first, _mix(words[-1] ^ first)
 
 
 def _hash(words: tuple[Any, Any], places: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -33,8 +34,21 @@ def pad_constant_like(x, y, *, pad_value=0.0):
 _PLANE = {"NCHW": (2, 3), "NHWC": (1, 2), "AnyLayout": (2, 3)}
 
 
+def _check_border(shape: Sequence[int], paddings: Sequence[int], mode: str, data_format: str) -> None:
+    if len(shape) != 4 or len(paddings) != 4:
+        raise ValueError(f"X must have 4 dims and paddings 4 numbers, not {list(shape)} and {list(paddings)}")
+    if mode not in ("constant", "reflect", "edge"):
+        raise ValueError(f"mode {mode!r} is not one of constant, reflect, edge")
+    height, width = (shape[axis] for axis in _PLANE[data_format])
+    for size, before, after in ((height, *paddings[:2]), (width, *paddings[2:])):
+        if mode == "reflect" and size != -1 and max(before, after) >= size:
+            raise ValueError(f"a reflection cannot be wider than the image without its edge, {size - 1}")
+
+
 def _infer_pad2d(inputs: Described, attrs: dict[str, Any]) -> Described:
     x, paddings = inputs["X"][0], attrs.get("paddings", ())
+    if not inputs.get("Paddings"):
+        _check_border(x.shape, paddings, attrs.get("mode", "constant"), attrs.get("data_format", "NCHW"))
     dims = list(x.shape)
     for i, axis in enumerate(_PLANE[attrs.get("data_format", "NCHW")]):
         unknown = dims[axis] == -1 or inputs.get("Paddings")
@@ -45,18 +59,14 @@ def _infer_pad2d(inputs: Described, attrs: dict[str, Any]) -> Described:
 @op("pad2d", inputs="X Paddings?", outputs="Out", static="Paddings", infer=_infer_pad2d)
 def pad2d(x, paddings_tensor, *, paddings=(), mode="constant", pad_value=0.0, data_format="NCHW"):
     """Images with a border of constants, of their reflection, or of their edge: top, bottom, left, right."""
-    if x.ndim != 4:
-        raise ValueError(f"X must have 4 dims, not shape {list(x.shape)}")
-    top, bottom, left, right = integers(paddings, paddings_tensor)
+    paddings = integers(paddings, paddings_tensor)
+    _check_border(x.shape, paddings, mode, data_format)
+    top, bottom, left, right = paddings
     widths = [(0, 0)] * 4
     height, width = _PLANE[data_format]
     widths[height], widths[width] = (top, bottom), (left, right)
     if mode == "constant":
         return jnp.pad(x, widths, constant_values=jnp.asarray(pad_value, x.dtype))
-    if mode not in ("reflect", "edge"):
-        raise ValueError(f"mode {mode!r} is not one of constant, reflect, edge")
-    if mode == "reflect" and (max(top, bottom) >= x.shape[height] or max(left, right) >= x.shape[width]):
-        raise ValueError("a reflection cannot be wider than the image without its edge")
     return jnp.pad(x, widths, mode=mode)
 
 

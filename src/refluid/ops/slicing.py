@@ -148,7 +148,7 @@ def _infer_crop(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(tuple(attrs.get("shape", ()) if like is None else like.shape), x.dtype)]}
 
 
-@op("crop", inputs="X Y? Offsets?", outputs="Out", static="Offsets", differentiable="X", infer=_infer_crop)
+@op("crop", inputs="X Y? Offsets?", outputs="Out", static="Offsets", differentiable="X", infer=_infer_crop, lod=None)
 def crop(x, like, offsets_tensor, *, shape=(), offsets=()):
     """The part of x that starts at ``offsets`` and has the given shape, or that of Y."""
     # A dim of -1 is x's own, the batch, whatever its offset.
@@ -177,13 +177,14 @@ def _infer_crop_tensor(inputs: Described, attrs: dict[str, Any]) -> Described:
     outputs="Out",
     static="Shape Offsets ShapeTensor OffsetsTensor",
     infer=_infer_crop_tensor,
+    lod=None,
 )
 def crop_tensor(x, shape_tensor, offsets_tensor, shape_tensors, offsets_tensors, *, shape=(), offsets=()):
     """The part of x that starts at ``offsets`` and has the given shape; -1 goes on to x's end."""
     return _box(x, integers(shape, shape_tensor, shape_tensors), integers(offsets, offsets_tensor, offsets_tensors))
 
 
-@op("reverse", inputs="X", outputs="Out")
+@op("reverse", inputs="X", outputs="Out", lod=None)
 def reverse(x, *, axis):
     """x backwards along each axis given."""
     return jnp.flip(x, axis)

@@ -1,4 +1,5 @@
 """Print and py_func layers: values and gradients. What they print is in tests/ops/test_host.py."""
+
 import numpy as np
 
 from golden.case import f32, layer_case
@@ -33,22 +34,27 @@ def print_layer_forward(fluid, x):
 
 
 def _like(fluid, x):
-    return fluid.default_main_program().current_block().create_var(
-        name=fluid.unique_name.generate("made"), shape=x.shape, dtype=x.dtype)
+    return (
+        fluid.default_main_program()
+        .current_block()
+        .create_var(name=fluid.unique_name.generate("made"), shape=x.shape, dtype=x.dtype)
+    )
 
 
 @layer_case(CASES, x=f32(2, 3))
 def py_func_layer(fluid, x):
-    y = fluid.layers.py_func(func=_twice, x=fluid.layers.scale(x, 3.0), out=_like(fluid, x),
-                             backward_func=_twice_backward)
+    y = fluid.layers.py_func(
+        func=_twice, x=fluid.layers.scale(x, 3.0), out=_like(fluid, x), backward_func=_twice_backward
+    )
     return fluid.layers.scale(y, 0.5)
 
 
 @layer_case(CASES, x=f32(2, 3), y=f32(2, 3, salt=1))
 def py_func_layer_with_skipped_variables(fluid, x, y):
     outs = [_like(fluid, x), _like(fluid, x)]
-    fluid.layers.py_func(_sum_and_difference, [x, y], outs, _sum_and_difference_backward,
-                         skip_vars_in_backward_input=[x, y] + outs)
+    fluid.layers.py_func(
+        _sum_and_difference, [x, y], outs, _sum_and_difference_backward, skip_vars_in_backward_input=[x, y] + outs
+    )
     return outs
 
 

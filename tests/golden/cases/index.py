@@ -1,4 +1,5 @@
 """Gather, scatter, where, one_hot, multiplex and other ops on indices, and their layers."""
+
 import numpy as np
 
 from golden.case import Case, bools, f32, f64, ints, layer_case
@@ -25,8 +26,13 @@ CASES = [
     Case("gather_nd", {"X": ints(4, 3, high=9), "Index": np.array([[0, 2]], "int32")}),
     Case("scatter", {"X": f32(4, 3), "Ids": _i64(2, 0), "Updates": f32(2, 3)}, grads="X Updates"),
     Case("scatter", {"X": f32(4, 3), "Ids": _i64(1, 1, 3), "Updates": f32(3, 3)}, grads="X Updates", name="twice"),
-    Case("scatter", {"X": f32(4, 3), "Ids": _i64(1, 1, 3), "Updates": f32(3, 3)}, attrs={"overwrite": False},
-         grads="X Updates", name="accumulate"),
+    Case(
+        "scatter",
+        {"X": f32(4, 3), "Ids": _i64(1, 1, 3), "Updates": f32(3, 3)},
+        attrs={"overwrite": False},
+        grads="X Updates",
+        name="accumulate",
+    ),
     Case("scatter", {"X": f64(4, 2, 2), "Ids": np.array([3, 1], "int32"), "Updates": f64(2, 2, 2)}),
     Case("scatter_nd_add", {"X": f32(4, 3), "Index": _i64([1], [1], [0]), "Updates": f32(3, 3)}, grads="X Updates"),
     Case("scatter_nd_add", {"X": f32(4, 3), "Index": _i64([1, 2], [1, 2]), "Updates": f32(2)}, grads="X Updates"),
@@ -39,8 +45,11 @@ CASES = [
     Case("where", {"Condition": bools(5), "X": ints(5, high=9), "Y": ints(5, high=9, salt=1)}),
     Case("where_index", {"Condition": bools(3, 4)}),
     Case("where_index", {"Condition": bools(6)}),
-    Case("multiplex", {"Ids": np.array([[1], [0], [1], [2]], "int32"), "X": [f32(4, 3), f32(4, 3, salt=1), f32(4, 3, salt=2)]},
-         grads="X"),
+    Case(
+        "multiplex",
+        {"Ids": np.array([[1], [0], [1], [2]], "int32"), "X": [f32(4, 3), f32(4, 3, salt=1), f32(4, 3, salt=2)]},
+        grads="X",
+    ),
     Case("one_hot", {"X": _column(1, 0, 3)}, attrs={"depth": 4}),
     Case("one_hot", {"X": ints(2, 3, 1, high=4)}, attrs={"depth": 4, "dtype": 3}),
     Case("one_hot", {"X": ints(3, 1, high=4, dtype="int32")}, attrs={"depth": 4}),
@@ -50,8 +59,16 @@ CASES = [
     Case("one_hot_v2", {"X": ints(3, 1, high=4)}, attrs={"depth": 4, "dtype": 6}),
     Case("one_hot_v2", {"X": _i64(1, 9)}, attrs={"depth": 4, "allow_out_of_range": True}),
     Case("one_hot_v2", {"X": _i64(1, 0), "depth_tensor": np.array([3], "int32")}, name="depth-input"),
-    Case("shard_index", {"X": ints(5, 1, high=20)}, attrs={"index_num": 20, "nshards": 2, "shard_id": 1, "ignore_value": -1}),
-    Case("shard_index", {"X": ints(5, 1, high=20)}, attrs={"index_num": 20, "nshards": 3, "shard_id": 0, "ignore_value": 7}),
+    Case(
+        "shard_index",
+        {"X": ints(5, 1, high=20)},
+        attrs={"index_num": 20, "nshards": 2, "shard_id": 1, "ignore_value": -1},
+    ),
+    Case(
+        "shard_index",
+        {"X": ints(5, 1, high=20)},
+        attrs={"index_num": 20, "nshards": 3, "shard_id": 0, "ignore_value": 7},
+    ),
 ]
 
 
@@ -88,8 +105,12 @@ def multiplex_layer(fluid, x, y, index):
 @layer_case(CASES, grads=False, x=ints(3, 1, high=4))
 def one_hot_layer(fluid, x):
     depth = fluid.layers.fill_constant([1], "int32", 4)
-    return [fluid.layers.one_hot(x, 4), fluid.layers.one_hot(x, depth), fluid.one_hot(x, 4),
-            fluid.layers.one_hot(input=x, depth=2, allow_out_of_range=True)]
+    return [
+        fluid.layers.one_hot(x, 4),
+        fluid.layers.one_hot(x, depth),
+        fluid.one_hot(x, 4),
+        fluid.layers.one_hot(input=x, depth=2, allow_out_of_range=True),
+    ]
 
 
 @layer_case(CASES, grads=False, x=ints(5, 1, high=20))

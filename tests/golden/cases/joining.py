@@ -1,4 +1,5 @@
 """Concat, split, stack, unstack, unbind, meshgrid, expand, expand_as, and their layers."""
+
 import numpy as np
 
 from golden.case import Case, f32, f64, ints, layer_case
@@ -21,8 +22,13 @@ CASES = [
     Case("split", {"X": f32(4, 6)}, outputs="Out*2", attrs={"sections": [2, -1], "axis": 1}, grads="X"),
     Case("split", {"X": ints(6, high=9)}, outputs="Out*2", attrs={"sections": [1, 5]}),
     Case("split", {"X": f32(4, 6), "AxisTensor": _i32(1)}, outputs="Out*2", attrs={"num": 2}, name="axis-input"),
-    Case("split", {"X": f32(4, 6), "SectionsTensorList": [_i32(4), _i32(2)]}, outputs="Out*2",
-         attrs={"sections": [-1, 2], "axis": 1}, name="section-tensors"),
+    Case(
+        "split",
+        {"X": f32(4, 6), "SectionsTensorList": [_i32(4), _i32(2)]},
+        outputs="Out*2",
+        attrs={"sections": [-1, 2], "axis": 1},
+        name="section-tensors",
+    ),
     Case("stack", {"X": [f32(2, 3), f32(2, 3, salt=1)]}, outputs="Y", attrs={"axis": 0}, grads="X"),
     Case("stack", {"X": [f32(2, 3), f32(2, 3, salt=1)]}, outputs="Y", attrs={"axis": -1}, grads="X"),
     Case("stack", {"X": [f64(2, 3), f64(2, 3, salt=1), f64(2, 3, salt=2)]}, outputs="Y", attrs={"axis": 1}),
@@ -38,8 +44,13 @@ CASES = [
     Case("expand", {"X": f64(3)}, attrs={"expand_times": [3]}),
     Case("expand", {"X": ints(2, 2, high=5)}, attrs={"expand_times": [2, 2]}),
     Case("expand", {"X": f32(2, 3), "ExpandTimes": _i32(2, 2)}, grads="X", name="times-input"),
-    Case("expand", {"X": f32(2, 3), "expand_times_tensor": [_i32(3), _i32(2)]}, attrs={"expand_times": [-1, 2]},
-         grads="X", name="times-tensors"),
+    Case(
+        "expand",
+        {"X": f32(2, 3), "expand_times_tensor": [_i32(3), _i32(2)]},
+        attrs={"expand_times": [-1, 2]},
+        grads="X",
+        name="times-tensors",
+    ),
 ]
 
 
@@ -77,8 +88,11 @@ def stack_and_unstack_layers(fluid, x, y):
 @layer_case(CASES, x=f32(2, 1, 3))
 def expand_layer(fluid, x):
     times = fluid.layers.fill_constant([1], "int32", 2)
-    return [fluid.layers.expand(x, [1, 3, 2]), fluid.layers.expand(x, [times, 1, 1]),
-            fluid.layers.expand(x, fluid.layers.assign(np.array([1, 2, 1], "int32")))]
+    return [
+        fluid.layers.expand(x, [1, 3, 2]),
+        fluid.layers.expand(x, [times, 1, 1]),
+        fluid.layers.expand(x, fluid.layers.assign(np.array([1, 2, 1], "int32"))),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 1), y=f32(4, 3))

@@ -1,12 +1,17 @@
 """Pad, pad2d, pad_constant_like, unfold, and their layers."""
+
 import numpy as np
 
 from golden.case import Case, f32, f64, ints, layer_case
 
 
 def _unfold(x, kernel_sizes, grads="X", strides=(1, 1), paddings=(0, 0, 0, 0), dilations=(1, 1)):
-    attrs = {"kernel_sizes": list(kernel_sizes), "strides": list(strides), "paddings": list(paddings),
-             "dilations": list(dilations)}
+    attrs = {
+        "kernel_sizes": list(kernel_sizes),
+        "strides": list(strides),
+        "paddings": list(paddings),
+        "dilations": list(dilations),
+    }
     return Case("unfold", {"X": x}, outputs="Y", attrs=attrs, grads=grads)
 
 
@@ -21,8 +26,12 @@ CASES = [
     Case("pad2d", {"X": f32(2, 3, 4, 5)}, attrs={"paddings": [1, 2, 3, 1], "mode": "reflect"}, grads="X"),
     Case("pad2d", {"X": f32(2, 3, 4, 5)}, attrs={"paddings": [1, 2, 0, 3], "mode": "edge"}, grads="X"),
     Case("pad2d", {"X": f32(2, 3, 4, 5)}, attrs={"paddings": [1, 2, 0, 3], "data_format": "NHWC"}, grads="X"),
-    Case("pad2d", {"X": f32(2, 3, 4, 5)}, attrs={"paddings": [2, 1, 1, 3], "mode": "reflect", "data_format": "NHWC"},
-         grads="X"),
+    Case(
+        "pad2d",
+        {"X": f32(2, 3, 4, 5)},
+        attrs={"paddings": [2, 1, 1, 3], "mode": "reflect", "data_format": "NHWC"},
+        grads="X",
+    ),
     Case("pad2d", {"X": f64(1, 3, 4, 2)}, attrs={"paddings": [2, 1, 1, 3], "mode": "edge", "data_format": "NHWC"}),
     Case("pad2d", {"X": f32(1, 1, 1, 1)}, attrs={"paddings": [1, 1, 1, 1], "mode": "edge"}, grads="X"),
     Case("pad2d", {"X": ints(1, 2, 2, 2, high=9)}, attrs={"paddings": [1, 0, 0, 1], "pad_value": 7.0}),
@@ -44,8 +53,11 @@ def pad_constant_like_layer(fluid, x, y):
 
 @layer_case(CASES, x=f32(2, 2, 3, 4))
 def pad2d_layer(fluid, x):
-    return [fluid.layers.pad2d(x, [1, 1, 2, 0], pad_value=1.0), fluid.layers.pad2d(x, paddings=[1, 0, 0, 1], mode="edge"),
-            fluid.layers.pad2d(x, [1, 1, 2, 2], mode="reflect", data_format="NCHW")]
+    return [
+        fluid.layers.pad2d(x, [1, 1, 2, 0], pad_value=1.0),
+        fluid.layers.pad2d(x, paddings=[1, 0, 0, 1], mode="edge"),
+        fluid.layers.pad2d(x, [1, 1, 2, 2], mode="reflect", data_format="NCHW"),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 2, 3, 4))
@@ -57,5 +69,8 @@ def pad2d_layer_with_computed_paddings(fluid, x):
 
 @layer_case(CASES, x=f32(2, 2, 5, 4))
 def unfold_layer(fluid, x):
-    return [fluid.layers.unfold(x, 2), fluid.layers.unfold(x, [3, 2], strides=2, paddings=1, dilations=1),
-            fluid.layers.unfold(x, [2, 2], paddings=[1, 0])]
+    return [
+        fluid.layers.unfold(x, 2),
+        fluid.layers.unfold(x, [3, 2], strides=2, paddings=1, dilations=1),
+        fluid.layers.unfold(x, [2, 2], paddings=[1, 0]),
+    ]

@@ -1,4 +1,5 @@
 """Arg_min, arg_max, argsort, top_k, unique, and their layers."""
+
 import numpy as np
 
 from golden.case import Case, distinct, f32, ints, layer_case
@@ -21,8 +22,14 @@ CASES = [
     Case("top_k", {"X": distinct(3, 5)}, outputs="Out Indices", attrs={"k": 2}, grads="X"),
     Case("top_k", {"X": distinct(3, 5)}, outputs="Out Indices", grads="X"),
     Case("top_k", {"X": distinct(6).astype("float64")}, outputs="Out Indices", attrs={"k": 6}),
-    Case("top_k", {"X": distinct(3, 5), "K": np.array([2], "int32")}, outputs="Out Indices", attrs={"k": 2}, grads="X",
-         name="k-input"),
+    Case(
+        "top_k",
+        {"X": distinct(3, 5), "K": np.array([2], "int32")},
+        outputs="Out Indices",
+        attrs={"k": 2},
+        grads="X",
+        name="k-input",
+    ),
     Case("unique", {"X": ints(8, high=4)}, outputs="Out Index", attrs={"dtype": 2}),
     Case("unique", {"X": np.array([0.5, -1, 0.5, 2], "float32")}, outputs="Out Index", attrs={"dtype": 3}),
     Case("unique_with_counts", {"X": ints(8, high=4)}, outputs="Out Index Count", attrs={"dtype": 3}),

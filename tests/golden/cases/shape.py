@@ -1,4 +1,5 @@
 """Reshape, transpose, squeeze, unsqueeze, flatten, and their layers."""
+
 import numpy as np
 
 from golden.case import Case, f32, f64, ints, layer_case
@@ -7,7 +8,9 @@ from golden.case import Case, f32, f64, ints, layer_case
 def _remembering(op, x, grads="X", **options):
     """A case of a ``...2`` op; XShape has no elements to compare."""
     inputs = dict(options.pop("inputs", {}), X=x)
-    return Case(op, inputs, outputs="Out XShape", grads=grads, skip="XShape", reason="XShape only has a shape", **options)
+    return Case(
+        op, inputs, outputs="Out XShape", grads=grads, skip="XShape", reason="XShape only has a shape", **options
+    )
 
 
 def _i32(*values):
@@ -27,8 +30,13 @@ CASES = [
     _remembering("reshape2", ints(3, 2, high=5, dtype="int32"), grads="", attrs={"shape": [6, 1]}),
     _remembering("reshape2", f32(2, 6), inputs={"Shape": _i32(3, 4)}, name="shape-input"),
     _remembering("reshape2", f32(2, 6), inputs={"Shape": _i32(6, 2)}, attrs={"shape": [-1, 2]}, name="shape-and-attr"),
-    _remembering("reshape2", f32(2, 6), inputs={"ShapeTensor": [_i32(3), _i32(-1)]}, attrs={"shape": [-1, 4]},
-                 name="shape-tensors"),
+    _remembering(
+        "reshape2",
+        f32(2, 6),
+        inputs={"ShapeTensor": [_i32(3), _i32(-1)]},
+        attrs={"shape": [-1, 4]},
+        name="shape-tensors",
+    ),
     Case("transpose", {"X": f32(2, 3, 4)}, attrs={"axis": [2, 0, 1]}, grads="X"),
     _remembering("transpose2", f32(2, 3, 4, 5), attrs={"axis": [0, 2, 3, 1]}),
     _remembering("transpose2", f64(3, 2), grads="", attrs={"axis": [1, 0]}),
@@ -76,7 +84,10 @@ def reshape_layer_with_actual_shape(fluid, x):
 @layer_case(CASES, x=f32(2, 6))
 def reshape_layer_to_computed_shape(fluid, x):
     rows = fluid.layers.slice(fluid.layers.shape(x), [0], [0], [1])
-    return [fluid.layers.reshape(x, [rows, 3, 2]), fluid.layers.reshape(x, fluid.layers.assign(np.array([3, 4], "int32")))]
+    return [
+        fluid.layers.reshape(x, [rows, 3, 2]),
+        fluid.layers.reshape(x, fluid.layers.assign(np.array([3, 4], "int32"))),
+    ]
 
 
 @layer_case(CASES, x=f32(2, 6), wanted=np.array([4, 3], "int32"))
@@ -107,28 +118,12 @@ def flatten_layer(fluid, x):
     return [fluid.layers.flatten(x), fluid.layers.flatten(x, axis=2)]
 
 
-def _inferred(fluid, layers, *shapes):
-    """The shapes inferred for data of unknown size, as a tensor, because only tensors are compared."""
-    with fluid.program_guard(fluid.Program(), fluid.Program()):
-        data = [fluid.data("x%d" % i, shape) for i, shape in enumerate(shapes)]
-        found = [tuple(v.shape) for v in layers(*data)]
-    return fluid.layers.assign(np.array([dim for shape in found for dim in (len(shape),) + shape], "int32"))
-
-
-@layer_case(CASES, grads=False, ops=False)
-def shapes_of_unknown_size(fluid):
-    layers = fluid.layers
-    return _inferred(fluid, lambda x, y: [
-        layers.reshape(x, [-1, 6]), layers.reshape(x, [0, -1]), layers.reshape(x, [0, 13]), layers.reshape(x, [0, 0, 0]),
-        layers.transpose(x, [2, 0, 1]), layers.flatten(x), layers.squeeze(y, [1]), layers.squeeze(y, []),
-        layers.unsqueeze(x, [0, 4]),
-    ], [None, 3, 4], [None, 1, None, 5])
-
-
 @layer_case(CASES, x=f64(2, 6))
 def float64_keeps_its_width(fluid, x):
     layers = fluid.layers
     halves = layers.split(layers.transpose(layers.reshape(x, [4, 3]), [1, 0]), 2, dim=1)
     joined = layers.concat([halves[0], layers.pad(halves[1], [0, 0, 1, 0]), layers.expand(halves[0], [1, 2])], axis=1)
     picked = layers.gather(joined, layers.assign(np.array([2, 0], "int32")))
-    return layers.stack([layers.slice(picked, [1], [1], [5]), layers.reverse(layers.crop_tensor(picked, [2, 4], [0, 2]), 1)])
+    return layers.stack(
+        [layers.slice(picked, [1], [1], [5]), layers.reverse(layers.crop_tensor(picked, [2, 4], [0, 2]), 1)]
+    )

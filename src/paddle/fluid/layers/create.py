@@ -371,7 +371,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
 
 def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
-    """Gives a persistable counter that is ``begin`` in the first run and grows by ``step`` with every run."""
+    """Gives a persistable counter that starts at ``begin - 1`` and grows by ``step`` at the beginning of every run."""
     helper = LayerHelper("global_step_counter")
     counter, is_new = helper.create_or_get_global_variable(
         name=counter_name or "@STEP_COUNTER@", dtype="int64", shape=[1], persistable=True, belong_to_optimizer=True

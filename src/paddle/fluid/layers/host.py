@@ -107,7 +107,7 @@ def _as_list(name: str, given: Any) -> list[Variable]:
 
 def _on_tensors(function: Callable[..., Any]) -> Callable[..., list[Any]]:
     """``function``, which takes LoDTensors and returns one value or several, as a function from arrays to arrays."""
-    takes_nothing = not inspect.signature(function).parameters
+    takes_nothing = _takes_nothing(function)
 
     def call(*arrays: Any) -> list[Any]:
         tensors = [None if array is None else LoDTensor(array) for array in arrays]
@@ -117,6 +117,13 @@ def _on_tensors(function: Callable[..., Any]) -> Callable[..., list[Any]]:
 
     call.function = function  # pyright: ignore
     return call
+
+
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        return not inspect.signature(function).parameters
+    except ValueError:  # some functions written in C do not tell
+        return False
 
 
 def _registered_func(idx: int) -> Callable[..., Any]:

@@ -64,9 +64,7 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
     check_type(updates, "updates", Variable, "scatter_nd_add")
     require_integer("scatter_nd_add", index=index)
     if ref.dtype != updates.dtype:
-        raise ValueError(
-            f"scatter_nd_add: ref is of {ref.dtype.name}, updates of {updates.dtype.name}; make them the same"
-        )
+        raise ValueError(f"scatter_nd_add: ref is of {ref.dtype.name}, but updates are of {updates.dtype.name}")
     inputs: dict[str, Variable | None] = {"X": ref, "Index": index, "Updates": updates}
     return append_single_op("scatter_nd_add", inputs, {"Out": ref.dtype}, name=name)["Out"]
 
