@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 READY := .venv/.installed
 WORKERS ?= 2
+WORKLOADS ?= fit_a_line mnist_mlp lenet
 
 .PHONY: demo test lint types format bench record-golden help
 
@@ -43,8 +44,9 @@ format: $(READY)
 types: $(READY)
 	@$(BIN)/pyright
 
+# Beside real Fluid with ORACLE=path/to/python; bench/README.md tells more.
 bench: $(READY)
-	@$(BIN)/python bench/run.py --python $(BIN)/python $(WORKLOADS)
+	@$(BIN)/python bench/run.py $(if $(ORACLE),--python "$(ORACLE)") --python $(CURDIR)/$(BIN)/python $(WORKLOADS)
 
 record-golden:
 	@test -n "$(ORACLE)" || { echo "say where paddlepaddle 1.8.5 is installed: make record-golden ORACLE=path/to/python"; exit 1; }

@@ -41,7 +41,7 @@ def to_jax(
     """
     feed_names = [name_of(v) for v in feeds]
     fetch_names = [name_of(v) for v in fetches]
-    plan = make_plan(program.global_block(), fetch_names)
+    plan = make_plan(program.global_block(), fetch_names, feed_names)
     for piece in plan.pieces:
         if piece.on_host:
             host = piece.schedule.ops[0]

@@ -73,7 +73,7 @@ class LoDTensor:
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
         """Lengths instead of offsets."""
-        return [list(np.diff(level)) if len(level) else [] for level in self._lod]
+        return [np.diff(level).tolist() for level in self._lod]
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
         """Sets offsets from lengths."""

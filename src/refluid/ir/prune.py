@@ -18,7 +18,7 @@ def prune(program: Program, targets: Sequence[Any] | Any, feeds: Sequence[str] =
     targets = targets if isinstance(targets, list | tuple) else [targets]
     copy = program._copy()
     block = copy.global_block()
-    kept = _needed(block.ops, {_target_name(target) for target in targets}, frozenset(feeds))
+    kept = needed_operators(block.ops, {_target_name(target) for target in targets}, frozenset(feeds))
     block.ops = kept
     used = set(feeds) | {_target_name(target) for target in targets}
     for each in copy.blocks:
@@ -37,7 +37,8 @@ def _target_name(target: Any) -> str:
     return name_of(target)
 
 
-def _needed(ops: Sequence[Operator], wanted: set[str], feeds: frozenset[str]) -> list[Operator]:
+def needed_operators(ops: Sequence[Operator], wanted: set[str], feeds: frozenset[str] = frozenset()) -> list[Operator]:
+    """The operators that lead to the ``wanted`` variables, given ``feeds``."""
     wanted, kept = set(wanted) - feeds, []
     for op in reversed(ops):
         if wanted.intersection(op.output_arg_names):

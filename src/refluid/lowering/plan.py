@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import BOUNDARY, Operator
+from refluid.ir.prune import needed_operators
 from refluid.lowering.interpreter import Schedule
 
 
@@ -35,9 +36,14 @@ class Plan:
     persists: tuple[str, ...]  # persistable names it writes
 
 
-def make_plan(block: Block, fetches: Sequence[str]) -> Plan:
-    """Plans the operators of ``block``; ``fetches`` must have a value at the end."""
+def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None = None) -> Plan:
+    """Plans the operators of ``block``; ``fetches`` must have a value at the end.
+
+    With ``feeds``, operators that lead neither to a fetch nor to state are left out.
+    """
     ops = [op for op in block.ops if op.type not in BOUNDARY]
+    if feeds is not None:
+        ops = needed_operators(ops, {*fetches, *_persistable_writes(block, ops)}, frozenset(feeds))
     folded = foldable_operators(ops)
     groups = _group(ops, folded)
     persists = _persistable_writes(block, ops)

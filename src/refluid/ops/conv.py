@@ -69,7 +69,7 @@ class Forms(NamedTuple):
     weight_gradient: str
 
 
-def choose(window: Window, positions: int, channels: int, filters: int, dtype: Any) -> Forms:
+def choose(window: Window, positions: int, channels: int, dtype: Any) -> Forms:
     """The forms that measured best on CPU. ``channels`` are the input's, ``positions`` of the kernel in a whole batch.
 
     TABLE
@@ -95,28 +95,27 @@ def _on_cpu() -> bool:
     return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
 
 
-def _forms(x_like: Any, window: Window, positions: Sequence[int], channels: int, filters: int) -> Forms:
-    return choose(window, x_like.shape[0] * math.prod(positions), channels, filters, x_like.dtype)
+def _forms(array: Any, window: Window, positions: Sequence[int], channels: int) -> Forms:
+    return choose(window, array.shape[0] * math.prod(positions), channels, array.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def correlate(x, w, window: Window):
     """out[n, p, o] = sum over kernel elements k and channels c of x[n, p * stride + k * dilation - pad, c] * w[k, c, o]."""
-    forms = _forms(x, window, window.positions(x.shape[1:-1]), x.shape[-1], w.shape[-1])
+    forms = _forms(x, window, window.positions(x.shape[1:-1]), x.shape[-1])
     return CORRELATE[forms.correlate](x, w, window)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def spread(g, w, window: Window, dims: tuple[int, ...]):
     """The transpose of `correlate` in x, for x with space of ``dims``."""
-    channels = w.shape[-2] * window.groups
-    forms = _forms(g, window, g.shape[1:-1], channels, w.shape[-1])
+    forms = _forms(g, window, g.shape[1:-1], w.shape[-2] * window.groups)
     return SPREAD[forms.spread](g, w, window, dims)
 
 
 def weight_gradient(x, g, window: Window):
     """The transpose of `correlate` in w."""
-    forms = _forms(x, window, g.shape[1:-1], x.shape[-1], g.shape[-1])
+    forms = _forms(x, window, g.shape[1:-1], x.shape[-1])
     return WEIGHT_GRADIENT[forms.weight_gradient](x, g, window)
 
 

@@ -1,8 +1,8 @@
 """Interpolation of images and volumes to another size.
 
 Each spatial axis is interpolated by itself: output k is a weighted sum of a few inputs, which is a row of a sparse
-matrix. The gradient applies the transposed matrix. Both are gathers while rows are short, because XLA's scatter is slow
-on CPU (8x32x64x64 to 128x128: 123 ms with it, 39 ms without), and a product of matrices otherwise.
+matrix. The gradient applies the transposed matrix. Both are gathers while rows are short and a product of matrices
+otherwise. On CPU, 2x8x256x256 to 512x512 and back takes 51 ms so, 220 ms as products only, 348 ms with XLA's scatter.
 """
 
 from __future__ import annotations

@@ -132,30 +132,30 @@ def strided_slice(
     return cut.reshape(_decreased(cut.shape, decrease_axis)) if decrease_axis else cut
 
 
-def _box(x: Any, shape: Sequence[int], offsets: Sequence[int]) -> Any:
-    offsets = list(offsets) or [0] * x.ndim
-    if len(shape) != x.ndim or len(offsets) != x.ndim:
-        raise ValueError(f"shape {list(shape)} and offsets {offsets} need a number for each of the {x.ndim} dims of X")
-    sizes = [dim - offset if size == -1 else size for dim, size, offset in zip(x.shape, shape, offsets, strict=True)]
-    ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
-    if any(o < 0 or s < 0 or e > dim for dim, o, s, e in zip(x.shape, offsets, sizes, ends, strict=True)):
-        raise ValueError(f"a box of shape {sizes} at {offsets} does not fit into shape {list(x.shape)}")
-    return lax.slice(x, offsets, ends)
+def _corners(dims: Sequence[int], shape: Sequence[int], offsets: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Where a box begins and ends in a tensor; a size of -1 goes on to the end."""
+    offsets = list(offsets) or [0] * len(dims)
+    if len(shape) != len(dims) or len(offsets) != len(dims):
+        raise ValueError(f"shape {list(shape)} and offsets {offsets} need a number for each dim of {list(dims)}")
+    ends = [dim if size == -1 else o + size for dim, size, o in zip(dims, shape, offsets, strict=True)]
+    if any(dim != -1 and not 0 <= o <= end <= dim for dim, o, end in zip(dims, offsets, ends, strict=True)):
+        raise ValueError(f"a box of shape {list(shape)} at {offsets} does not fit into shape {list(dims)}")
+    return offsets, ends
 
 
 def _infer_crop(inputs: Described, attrs: dict[str, Any]) -> Described:
     x, like = inputs["X"][0], described(inputs, "Y")
-    return {"Out": [ShapeDtype(tuple(attrs.get("shape", ()) if like is None else like.shape), x.dtype)]}
+    shape = attrs.get("shape", ()) if like is None else like.shape
+    if not inputs.get("Offsets"):
+        _corners(x.shape, shape, attrs.get("offsets", ()))
+    return {"Out": [ShapeDtype(tuple(shape), x.dtype)]}
 
 
 @op("crop", inputs="X Y? Offsets?", outputs="Out", static="Offsets", differentiable="X", infer=_infer_crop, lod=None)
 def crop(x, like, offsets_tensor, *, shape=(), offsets=()):
     """The part of x that starts at ``offsets`` and has the given shape, or that of Y."""
-    # A dim of -1 is x's own, the batch, whatever its offset.
-    wanted = (
-        [dim if size == -1 else size for dim, size in zip(x.shape, shape, strict=True)] if like is None else like.shape
-    )
-    return _box(x, wanted, integers(offsets, offsets_tensor))
+    shape = shape if like is None else like.shape
+    return lax.slice(x, *_corners(x.shape, shape, integers(offsets, offsets_tensor)))
 
 
 def _infer_crop_tensor(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -181,7 +181,8 @@ def _infer_crop_tensor(inputs: Described, attrs: dict[str, Any]) -> Described:
 )
 def crop_tensor(x, shape_tensor, offsets_tensor, shape_tensors, offsets_tensors, *, shape=(), offsets=()):
     """The part of x that starts at ``offsets`` and has the given shape; -1 goes on to x's end."""
-    return _box(x, integers(shape, shape_tensor, shape_tensors), integers(offsets, offsets_tensor, offsets_tensors))
+    shape = integers(shape, shape_tensor, shape_tensors)
+    return lax.slice(x, *_corners(x.shape, shape, integers(offsets, offsets_tensor, offsets_tensors)))
 
 
 @op("reverse", inputs="X", outputs="Out", lod=None)

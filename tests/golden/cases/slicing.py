@@ -81,6 +81,7 @@ CASES = [
     ),
     Case("crop", {"X": f32(4, 5)}, attrs={"shape": [2, 3], "offsets": [0, 1]}, grads="X"),
     Case("crop", {"X": f32(3, 4, 5)}, attrs={"shape": [3, 2, 2], "offsets": [0, 2, 3]}, grads="X"),
+    Case("crop", {"X": f32(4, 5)}, attrs={"shape": [-1, 3], "offsets": [0, 1]}),
     Case("crop", {"X": f32(4, 5), "Y": f32(2, 2)}, attrs={"offsets": [1, 3]}, grads="X", name="like"),
     Case("crop", {"X": f32(4, 5), "Offsets": _i32(2, 1)}, attrs={"shape": [2, 3]}, grads="X", name="offsets-input"),
     Case("crop_tensor", {"X": f32(4, 5)}, attrs={"shape": [2, 3], "offsets": [1, 1]}, grads="X"),

@@ -1,0 +1,172 @@
+"""Measures the lowerings that rules choose between on CPU, so that the choices can be checked on another machine.
+
+    python bench/lowerings.py                  every form of every product of a convolution, then pooling
+    python bench/lowerings.py conv | pool      one of them
+    python bench/lowerings.py lenet            whole LeNet steps: XLA's convolutions or the chosen forms, by layout
+    taskset -c 0 python bench/lowerings.py ... on one core, which the tables in ops/conv.py are from
+
+Candidates take turns in one process and the smallest CPU time of several rounds counts, because machines are noisy;
+compare only within a row. A star marks what `refluid.ops.conv.choose` takes. Times are milliseconds of CPU time.
+"""
+import os
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from refluid.lowering.layout import channels_last
+from refluid.ops import conv, pool
+
+RNG = np.random.RandomState(0)
+# batch, space, channels, filters, kernel, stride, pad, groups
+CONVOLUTIONS = [
+    (64, 28, 1, 20, 5, 1, 0, 1),
+    (64, 12, 20, 50, 5, 1, 0, 1),
+    (32, 32, 3, 16, 3, 1, 1, 1),
+    (32, 32, 16, 16, 3, 1, 1, 1),
+    (32, 16, 32, 32, 3, 1, 1, 1),
+    (32, 8, 64, 64, 3, 1, 1, 1),
+    (32, 16, 32, 64, 3, 2, 1, 1),
+    (8, 14, 256, 256, 3, 1, 1, 1),
+    (8, 64, 3, 32, 7, 2, 3, 1),
+    (32, 16, 32, 32, 4, 2, 1, 1),
+    (32, 16, 64, 128, 1, 1, 0, 1),
+    (32, 16, 64, 64, 3, 1, 1, 64),
+    (32, 16, 64, 64, 3, 2, 1, 64),
+    (32, 16, 32, 32, 3, 1, 1, 4),
+    (8, 14, 128, 128, 3, 1, 1, 32),
+]
+# batch, space, channels, window, stride
+POOLINGS = [(64, 24, 20, 2, 2), (64, 8, 50, 2, 2), (16, 57, 64, 3, 2), (16, 30, 64, 3, 1)]
+
+
+def noise(*shape):
+    return jnp.asarray(RNG.randn(*shape).astype("float32"))
+
+
+def compare(candidates, rounds=7, seconds=0.03):
+    """name -> function and arguments; returns name -> the least CPU milliseconds of one call."""
+    calls = {}
+    for name, (function, *arguments) in candidates.items():
+        jitted = jax.jit(function)
+        calls[name] = lambda jitted=jitted, arguments=arguments: jax.block_until_ready(jitted(*arguments))
+    return alternate(calls, rounds, seconds)
+
+
+def alternate(calls, rounds=7, seconds=0.03):
+    repeats, best = {}, dict.fromkeys(calls, np.inf)
+    for name, call in calls.items():
+        call()
+        start = time.perf_counter()
+        call()
+        repeats[name] = max(1, int(seconds / (time.perf_counter() - start)))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.process_time()
+            for _ in range(repeats[name]):
+                call()
+            best[name] = min(best[name], (time.process_time() - start) * 1000 / repeats[name])
+    return best
+
+
+def fits(form, window, channels):
+    """Whether a form can do this convolution at all."""
+    depthwise = window.groups == channels and window.groups > 1
+    return {
+        "lax": True,
+        "dot": window.groups == 1 and set(window.kernel) == {1},
+        "shifts": depthwise,
+        "split": 1 < window.groups <= 8,
+        "batch": window.groups > 1 and not depthwise,
+    }.get(form, window.groups == 1)
+
+
+def measure_convolutions():
+    for batch, space, channels, filters, k, stride, pad, groups in CONVOLUTIONS:
+        dims = (space, space)
+        window = conv.Window((k, k), (stride, stride), (1, 1), ((pad, pad),) * 2, groups)
+        positions = window.positions(dims)
+        window = window.fitted(dims, positions)
+        x, w = noise(batch, *dims, channels), noise(k, k, channels // groups, filters)
+        g = noise(batch, *positions, filters)
+        chosen = conv.choose(window, batch * positions[0] * positions[1], channels, x.dtype)
+        print(f"{k}x{k} / {stride} over {batch} x {space} x {space}, {channels} -> {filters} channels in {groups} groups")
+        products = [
+            ("correlate", conv.CORRELATE, lambda form: (lambda x, w: form(x, w, window), x, w)),
+            ("spread", conv.SPREAD, lambda form: (lambda g, w: form(g, w, window, dims), g, w)),
+            ("weight_gradient", conv.WEIGHT_GRADIENT, lambda form: (lambda x, g: form(x, g, window), x, g)),
+        ]
+        for product, forms, call in products:
+            forms = {name: form for name, form in forms.items() if fits(name, window, channels)}
+            times = compare({name: call(form) for name, form in forms.items()})
+            marked = (f"{name}{'*' * (name == getattr(chosen, product))} {ms:.2f}" for name, ms in times.items())
+            print(f"    {product:16}", "   ".join(marked), flush=True)
+
+
+def measure_poolings():
+    for batch, space, channels, k, stride in POOLINGS:
+        x = noise(batch, space, space, channels)
+        window = conv.Window((k, k), (stride, stride), (1, 1), ((0, 0),) * 2)
+        window = window.fitted((space, space), window.positions((space, space)))
+
+        def of_windows(x, k=k, stride=stride):
+            return lax.reduce_window(x, -jnp.inf, lax.max, (1, k, k, 1), (1, stride, stride, 1), "VALID")
+
+        def of_views(x, window=window):
+            return pool._max_pool(x, window)
+
+        g = noise(*of_windows(x).shape)
+
+        def both_ways(function):
+            return lambda x, g: jax.vjp(function, x)[1](g)
+
+        times = compare(
+            {
+                "reduce_window": (of_windows, x),
+                "views": (of_views, x),
+                "reduce_window + gradient": (both_ways(of_windows), x, g),
+                "views + gradient": (both_ways(of_views), x, g),
+            }
+        )
+        print(f"{k}x{k} / {stride} maximum over {batch} x {space} x {space} x {channels}")
+        print("    " + "   ".join(f"{name} {ms:.2f}" for name, ms in times.items()), flush=True)
+
+
+def lenet_step(wrap):
+    def loss(params, x, y):
+        for w, b in params[:2]:
+            x = jax.nn.relu(conv.conv2d(x, w) + b.reshape(1, -1, 1, 1))
+            x = pool.pool2d(x, pooling_type="max", ksize=(2, 2), strides=(2, 2))
+        w, b = params[2]
+        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(x.reshape(x.shape[0], -1) @ w + b), y, 1))
+
+    def step(params, x, y):
+        value, gradients = jax.value_and_grad(loss)(params, x, y)
+        return jax.tree.map(lambda p, g: p - 0.01 * g, params, gradients), value
+
+    return jax.jit(wrap(step))
+
+
+def measure_lenet():
+    shapes = [((20, 1, 5, 5), 20), ((50, 20, 5, 5), 50), ((800, 10), 10)]
+    params = [(0.1 * noise(*w), jnp.zeros(b)) for w, b in shapes]
+    arguments = params, noise(64, 1, 28, 28), jnp.asarray(RNG.randint(0, 10, (64, 1)))
+    calls, choose = {}, conv.choose
+    for forms, name in ((lambda *_: conv.Forms("lax", "lax", "lax"), "XLA's"), (choose, "chosen")):
+        for wrap, layout in ((lambda step: step, "as written"), (channels_last, "channels-last")):
+            jax.clear_caches()
+            conv.choose = forms
+            compiled = lenet_step(wrap).lower(*arguments).compile()
+            calls[f"{name} convolutions, {layout}"] = lambda run=compiled: jax.block_until_ready(run(*arguments))
+    conv.choose = choose
+    for name, ms in alternate(calls, rounds=9, seconds=0.2).items():
+        print(f"{name:36} {ms:.1f}")
+
+
+if __name__ == "__main__":
+    print("cores:", len(os.sched_getaffinity(0)), " jax", jax.__version__)
+    for name in sys.argv[1:] or ["conv", "pool"]:
+        {"conv": measure_convolutions, "pool": measure_poolings, "lenet": measure_lenet}[name]()
