@@ -8,6 +8,7 @@
 Candidates take turns in one process and the smallest CPU time of several rounds counts, because machines are noisy;
 compare only within a row. A star marks what `refluid.ops.conv.choose` takes. Times are milliseconds of CPU time.
 """
+
 import os
 import sys
 import time
@@ -33,6 +34,9 @@ CONVOLUTIONS = [
     (8, 14, 256, 256, 3, 1, 1, 1),
     (8, 64, 3, 32, 7, 2, 3, 1),
     (32, 16, 32, 32, 4, 2, 1, 1),
+    (32, 16, 64, 64, 5, 1, 2, 1),
+    (16, 28, 8, 8, 3, 1, 1, 1),
+    (8, 56, 64, 64, 3, 1, 1, 1),
     (32, 16, 64, 128, 1, 1, 0, 1),
     (32, 16, 64, 64, 3, 1, 1, 64),
     (32, 16, 64, 64, 3, 2, 1, 64),
@@ -92,8 +96,10 @@ def measure_convolutions():
         window = window.fitted(dims, positions)
         x, w = noise(batch, *dims, channels), noise(k, k, channels // groups, filters)
         g = noise(batch, *positions, filters)
-        chosen = conv.choose(window, batch * positions[0] * positions[1], channels, x.dtype)
-        print(f"{k}x{k} / {stride} over {batch} x {space} x {space}, {channels} -> {filters} channels in {groups} groups")
+        chosen = conv.choose(window, batch, dims, channels, x.dtype)
+        print(
+            f"{k}x{k} / {stride} over {batch} x {space} x {space}, {channels} -> {filters} channels in {groups} groups"
+        )
         products = [
             ("correlate", conv.CORRELATE, lambda form: (lambda x, w: form(x, w, window), x, w)),
             ("spread", conv.SPREAD, lambda form: (lambda g, w: form(g, w, window, dims), g, w)),

@@ -5,6 +5,7 @@
 Prints one JSON line. Run it twice: the second run finds the compiled step in the persistent cache. It runs on real Fluid
 as well.
 """
+
 import argparse
 import json
 import time
@@ -34,7 +35,7 @@ def resnet50(image, classes=1000):
     x = fluid.layers.pool2d(conv_bn(image, 64, 7, 2, "relu"), 3, "max", 2, 1)
     for stage, depth in enumerate((3, 4, 6, 3)):
         for block in range(depth):
-            x = bottleneck(x, 64 * 2 ** stage, 2 if block == 0 and stage > 0 else 1)
+            x = bottleneck(x, 64 * 2**stage, 2 if block == 0 and stage > 0 else 1)
     x = fluid.layers.pool2d(x, pool_type="avg", global_pooling=True)
     return fluid.layers.fc(x, classes, act="softmax")
 
@@ -54,16 +55,27 @@ def main():
     started = time.time()
     exe.run(fluid.default_startup_program())
     initialised = time.time() - started
-    feed = {"image": np.random.rand(options.batch, 3, options.image, options.image).astype("float32"),
-            "label": np.zeros((options.batch, 1), "int64")}
+    feed = {
+        "image": np.random.rand(options.batch, 3, options.image, options.image).astype("float32"),
+        "label": np.zeros((options.batch, 1), "int64"),
+    }
     times = []
     for _ in range(3):
         started = time.time()
         exe.run(feed=feed, fetch_list=[loss])
         times.append(time.time() - started)
-    print(json.dumps(dict(
-        ops=len(fluid.default_main_program().global_block().ops), import_s=round(IMPORTED, 2), build_s=round(built, 2),
-        startup_s=round(initialised, 2), first_step_s=round(times[0], 2), later_step_s=round(times[-1], 2))))
+    print(
+        json.dumps(
+            dict(
+                ops=len(fluid.default_main_program().global_block().ops),
+                import_s=round(IMPORTED, 2),
+                build_s=round(built, 2),
+                startup_s=round(initialised, 2),
+                first_step_s=round(times[0], 2),
+                later_step_s=round(times[-1], 2),
+            )
+        )
+    )
 
 
 if __name__ == "__main__":

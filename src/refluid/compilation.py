@@ -32,7 +32,7 @@ def enable_persistent_cache() -> None:
 
     REFLUID_CACHE_DIR names another folder; an empty value switches the cache off.
     """
-    if jax.config.jax_compilation_cache_dir:
+    if jax.config.values.get("jax_compilation_cache_dir"):
         return
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = os.environ.get("REFLUID_CACHE_DIR", str(Path(home) / "refluid" / "xla" / _machine()))
@@ -90,7 +90,7 @@ def why_again(steps: Mapping[Any, Any], key: Any) -> str | None:
     if all(k[1] != version for k in same_program):
         return "it was changed after it had been compiled (an op, a variable or the seed)"
     alike = [k for k in same_program if k[1] == version and k[2] == names and k[4] == fetches]
-    for name, (shape, dtype), before in zip(names, signature, alike[-1][3] if alike else (), strict=False):
+    for name, (_, dtype), before in zip(names, signature, alike[-1][3] if alike else (), strict=False):
         if dtype != before[1]:
             return f"feed {name} changed from {before[1]} to {dtype}"
     if len(alike) < _EXPECTED_SHAPES:

@@ -19,7 +19,7 @@ from refluid.tensors import to_device
 
 def to_jax(
     program: Program, feeds: Sequence[Any], fetches: Sequence[Any], scope: Scope | None = None
-) -> tuple[Callable[..., list[Any]], dict[str, jax.Array]]:
+) -> tuple[Callable[..., tuple[list[Any], dict[str, Any]]], dict[str, jax.Array]]:
     """The program as a pure function, and the state it starts from.
 
     The function takes the state and the feeds by name, and returns the fetches and the new state::

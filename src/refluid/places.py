@@ -6,15 +6,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import jax
+
+from refluid.flags import read_flag
 
 
 @dataclass(frozen=True)
 class CPUPlace:
     """The host's processor."""
 
-    def device(self) -> jax.Device:
+    def device(self) -> Any:
         return _devices("cpu")[0]
 
 
@@ -32,7 +35,7 @@ class CUDAPlace:
                 f"CUDAPlace({self.device_id}): {have}; use fluid.CPUPlace(), or install JAX with GPU support"
             )
 
-    def device(self) -> jax.Device:
+    def device(self) -> Any:
         return _devices("gpu")[self.device_id]
 
 
@@ -45,7 +48,7 @@ Place = CPUPlace | CUDAPlace
 
 
 @cache
-def _devices(platform: str) -> list[jax.Device]:
+def _devices(platform: str) -> list[Any]:
     try:
         return jax.devices(platform)
     except RuntimeError:  # JAX raises when a platform is absent
@@ -70,7 +73,7 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
 def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
     """One CUDAPlace per given number; by default those of FLAGS_selected_gpus, or all GPUs."""
     if device_ids is None:
-        selected = os.environ.get("FLAGS_selected_gpus", "")
+        selected = read_flag("FLAGS_selected_gpus")
         device_ids = [int(i) for i in selected.split(",")] if selected else range(max(1, cuda_device_count()))
     return [CUDAPlace(i) for i in device_ids]
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from refluid.ir import framework_pb2 as pb
+from refluid.ir.protobuf import pb
 from refluid.ops.dtypes import fluid_dtype, numpy_dtype
 from refluid.tensors import LoDTensor, SelectedRowsTensor, to_device
 

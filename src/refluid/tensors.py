@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from refluid.ir.vartype import VarType, as_dtype
 from refluid.ops.values import SelectedRows
 
 
-def to_device(value: Any, device: jax.Device | None = None) -> jax.Array:
+def to_device(value: Any, device: Any = None) -> jax.Array:
     """``value`` as a JAX array of the same width, 64 bits included; never an alias of a NumPy array."""
     with jax.enable_x64(True):
         return jax.device_put(np.array(value) if not isinstance(value, jax.Array) else value, device)
@@ -107,9 +108,9 @@ def _lod_problem(levels: tuple[tuple[int, ...], ...], shape: Sequence[int] | Non
     for number, level in enumerate(levels):
         if len(level) < 2 or level[0] != 0:
             return f"level {number} must start with 0 and hold at least one sequence"
-        if any(b < a for a, b in zip(level, level[1:], strict=False)):
+        if any(b < a for a, b in pairwise(level)):
             return f"the offsets of level {number} go down"
-    for number, (level, below) in enumerate(zip(levels, levels[1:], strict=False)):
+    for number, (level, below) in enumerate(pairwise(levels)):
         if level[-1] != len(below) - 1:
             return f"level {number} ends at {level[-1]}, but level {number + 1} has {len(below) - 1} sequences"
     if levels and shape and levels[-1][-1] != shape[0]:
@@ -158,4 +159,3 @@ class LoDTensorArray(list):
 
     def append(self, tensor: Any) -> None:
         super().append(tensor if isinstance(tensor, LoDTensor) else LoDTensor(to_device(tensor)))
-

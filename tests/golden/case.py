@@ -2,6 +2,7 @@
 
 A case says what to run; what real Fluid 1.8.5 answered is in data/. See README.md.
 """
+
 import zlib
 
 import numpy as np
@@ -32,8 +33,20 @@ class Case(object):
     skip: output slots that are not compared (scratch outputs), with the reason in ``reason``.
     """
 
-    def __init__(self, op, inputs, outputs="Out", attrs=None, grads="", inplace=None, name="", check="values",
-                 rtol=1e-5, reason="", skip=""):
+    def __init__(
+        self,
+        op,
+        inputs,
+        outputs="Out",
+        attrs=None,
+        grads="",
+        inplace=None,
+        name="",
+        check="values",
+        rtol=1e-5,
+        reason="",
+        skip="",
+    ):
         assert rtol == 1e-5 or reason, "a tolerance of its own needs a reason"
         self.op, self.inputs, self.attrs = op, inputs, attrs or {}
         self.outputs = [_slot_count(text) for text in outputs.split()]
@@ -61,9 +74,11 @@ class LayerCase(object):
 
 def layer_case(cases, grads=True, ops=True, check="values", rtol=1e-5, reason="", skip="", **feeds):
     """Decorator: adds the function as a LayerCase, named after it, to the list ``cases``."""
+
     def add(build):
         cases.append(LayerCase(build.__name__, build, feeds, grads, ops, check, rtol, reason, skip))
         return build
+
     return add
 
 

@@ -4,6 +4,7 @@
 
 Each family of cases/ becomes one data/<family>.npz. A case that real Fluid cannot run stops the recording.
 """
+
 import importlib
 import os
 import sys
@@ -29,8 +30,9 @@ def record(fluid, family):
             continue
         data.update({name + "|" + key: value for key, value in results.items()})
     if failed:
-        raise SystemExit("real Fluid can't run %d of %d cases of %s:\n  %s" % (
-            len(failed), len(cases), family, "\n  ".join(failed)))
+        raise SystemExit(
+            "real Fluid can't run %d of %d cases of %s:\n  %s" % (len(failed), len(cases), family, "\n  ".join(failed))
+        )
     path = os.path.join(HERE, "data", family + ".npz")
     np.savez_compressed(path, **data)
     print("%s: %d cases, %d bytes" % (family, len(cases), os.path.getsize(path)))
@@ -38,8 +40,10 @@ def record(fluid, family):
 
 def main():
     import paddle.fluid as fluid
+
     families = sys.argv[1:] or sorted(
-        f[:-3] for f in os.listdir(os.path.join(HERE, "cases")) if f.endswith(".py") and f != "__init__.py")
+        f[:-3] for f in os.listdir(os.path.join(HERE, "cases")) if f.endswith(".py") and f != "__init__.py"
+    )
     for family in families:
         record(fluid, family)
 

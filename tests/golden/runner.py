@@ -1,4 +1,5 @@
 """Runs golden cases through ``paddle.fluid``: the very same code on real Fluid (to record) and on refluid (to test)."""
+
 import numpy as np
 
 from golden.case import Case, Lod, Rows, parameter_value
@@ -16,8 +17,11 @@ def run(fluid, case):
             tensor = scope.find_var(parameter.name).get_tensor()
             tensor.set(parameter_value(parameter.name, parameter.shape), fluid.CPUPlace())
         plain = [v for v in outputs + gradients if not _is_rows(fluid, v)]
-        fetched = exe.run(main, feed=feed, fetch_list=[v.name for v in plain], return_numpy=False) if plain else \
-            exe.run(main, feed=feed, fetch_list=[])
+        fetched = (
+            exe.run(main, feed=feed, fetch_list=[v.name for v in plain], return_numpy=False)
+            if plain
+            else exe.run(main, feed=feed, fetch_list=[])
+        )
         values = dict(zip([v.name for v in plain], fetched))
         results = dict(info)
         for kind, variables in (("out", outputs), ("grad", gradients)):
@@ -61,17 +65,24 @@ def _build_op(fluid, case, main):
                 inputs[slot].append(_selected_rows(fluid, block, feed, name, value))
                 continue
             array = _array(value)
-            inputs[slot].append(block.create_var(
-                name=name, shape=array.shape, dtype=str(array.dtype), stop_gradient=slot not in case.grads,
-                lod_level=len(value.lengths) if isinstance(value, Lod) else 0))
+            inputs[slot].append(
+                block.create_var(
+                    name=name,
+                    shape=array.shape,
+                    dtype=str(array.dtype),
+                    stop_gradient=slot not in case.grads,
+                    lod_level=len(value.lengths) if isinstance(value, Lod) else 0,
+                )
+            )
             feed[name] = _feed_value(fluid, value)
     outputs = {}
     for slot, count in case.outputs:
         if slot in case.inplace:
             outputs[slot] = inputs[case.inplace[slot]]
             continue
-        outputs[slot] = [block.create_var(name="%s_out_%d" % (slot, i), dtype="float32", persistable=False)
-                         for i in range(count)]
+        outputs[slot] = [
+            block.create_var(name="%s_out_%d" % (slot, i), dtype="float32", persistable=False) for i in range(count)
+        ]
     block.append_op(type=case.op, inputs=inputs, outputs=outputs, attrs=dict(case.attrs))
     flat = [v for slot, _ in case.outputs for v in outputs[slot]]
     for v in flat:
@@ -89,8 +100,12 @@ def _selected_rows(fluid, block, feed, name, value):
     values = block.create_var(name=name + "_values", shape=value.values.shape, dtype=dtype, stop_gradient=True)
     found = block.create_var(name=name + "_found", shape=value.values.shape, dtype=dtype)
     feed.update({table.name: np.zeros(table.shape, dtype), ids.name: value.rows, values.name: value.values})
-    block.append_op(type="lookup_table", inputs={"W": table, "Ids": ids}, outputs={"Out": found},
-                    attrs={"is_sparse": True, "is_distributed": False, "padding_idx": -1})
+    block.append_op(
+        type="lookup_table",
+        inputs={"W": table, "Ids": ids},
+        outputs={"Out": found},
+        attrs={"is_sparse": True, "is_distributed": False, "padding_idx": -1},
+    )
     return _as_list(fluid.gradients([found], [table], [values]))[0]
 
 
@@ -120,8 +135,14 @@ def _build_layer(fluid, case, main):
     for name, value in sorted(case.feeds.items()):
         array = _array(value)
         lod_level = len(value.lengths) if isinstance(value, Lod) else 0
-        variables[name] = fluid.layers.data(name, list(array.shape), append_batch_size=False, dtype=str(array.dtype),
-                                            lod_level=lod_level, stop_gradient=array.dtype.kind != "f")
+        variables[name] = fluid.layers.data(
+            name,
+            list(array.shape),
+            append_batch_size=False,
+            dtype=str(array.dtype),
+            lod_level=lod_level,
+            stop_gradient=array.dtype.kind != "f",
+        )
         feed[name] = _feed_value(fluid, value)
     outputs = [v for v in _as_list(case.build(fluid, **variables)) if v is not None]
     block = main.global_block()

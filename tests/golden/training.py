@@ -73,6 +73,7 @@ def initialise(fluid, scope, main, keep):
             value = f32(*shape, salt=parameter.name) * np.float32(np.sqrt(3.0 / max(width, 16)))
         else:
             continue
+        value = value.astype("float64" if parameter.dtype == fluid.core.VarDesc.VarType.FP64 else "float32")
         for name in (parameter.name, parameter.name + "@SLOW"):
             if scope.find_var(name) is not None:
                 scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())

@@ -61,8 +61,12 @@ def test_a_gradient_op_without_its_forward_recomputes():
 def test_constants_and_shapes_are_folded_into_reshapes():
     x = fluid.layers.data("x", [6])
     shape = fluid.layers.shape(x)
-    target = fluid.layers.concat([fluid.layers.slice(shape, [0], [0], [1]), fluid.layers.fill_constant([2], "int32", 0)
-                                  + fluid.layers.assign(np.array([2, 3], "int32"))])
+    target = fluid.layers.concat(
+        [
+            fluid.layers.slice(shape, [0], [0], [1]),
+            fluid.layers.fill_constant([2], "int32", 0) + fluid.layers.assign(np.array([2, 3], "int32")),
+        ]
+    )
     out = fluid.layers.reshape(x, [-1, 2, 3], actual_shape=target)
     plan = make_plan(block(), [out.name])
     assert [piece.on_host for piece in plan.pieces] == [False]

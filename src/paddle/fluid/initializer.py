@@ -214,7 +214,7 @@ class NumpyArrayInitializer(Initializer):
             names = ", ".join(dtype.name for dtype in self._SLOTS)
             raise TypeError(f"an array can fill variables of dtype {names}; {var.name} has dtype {var.dtype.name}")
         attr, dtype = self._SLOTS[var.dtype]
-        values = self._value.astype(dtype).ravel().tolist()
+        values = self._value.astype(dtype).ravel()
         return self._fill(var, block, "assign_value", shape=list(self._value.shape), **{attr: values})
 
 

@@ -22,7 +22,7 @@ from refluid.ir import (
 
 
 class LayerHelper:
-    """Serves one call of one layer. ``kwargs`` are the layer's arguments: name, input, param_attr, bias_attr, act ..."""
+    """Serves one call of one layer; ``kwargs`` are the layer's arguments (name, input, param_attr, bias_attr, act ...)."""
 
     def __init__(self, layer_type: str, **kwargs: Any):
         self.layer_type = layer_type
@@ -95,8 +95,9 @@ class LayerHelper:
 
     def is_instance(self, name: str, kind: type) -> None:
         """Raises unless argument ``name`` is a ``kind``."""
-        if not isinstance(self.kwargs.get(name), kind):
-            raise TypeError(f"{self.layer_type}: {name} must be {kind.__name__}, not {type(self.kwargs.get(name)).__name__}")
+        given = self.kwargs.get(name)
+        if not isinstance(given, kind):
+            raise TypeError(f"{self.layer_type}: {name} must be {kind.__name__}, not {type(given).__name__}")
 
     # Variables
 
@@ -143,7 +144,9 @@ class LayerHelper:
             raise ValueError(f"{name} is a variable, not a parameter")
         return found
 
-    def create_variable_for_type_inference(self, dtype: Any, stop_gradient: bool = False, shape: Any = None) -> Variable:
+    def create_variable_for_type_inference(
+        self, dtype: Any, stop_gradient: bool = False, shape: Any = None
+    ) -> Variable:
         """A temporary for an op's output."""
         return self.main_program.current_block().create_var(
             name=unique_name.generate(f"{self.name}.tmp"),

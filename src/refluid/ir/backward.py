@@ -107,7 +107,10 @@ def _target_gradient(walk: _Walk, block: Block, target: Variable, given: Variabl
         return given.name
     ones = block.create_var(name=walk.gradient_name(target.name), shape=target.shape, dtype=target.dtype)
     block.append_op(
-        type="fill_any_like", inputs={"X": target}, outputs={"Out": ones}, attrs={"value": 1.0, "dtype": int(target.dtype)}
+        type="fill_any_like",
+        inputs={"X": target},
+        outputs={"Out": ones},
+        attrs={"value": 1.0, "dtype": int(target.dtype)},
     )
     return ones.name
 

@@ -180,7 +180,14 @@ class Block:
     _insert_op = insert_op
 
     def _insert(
-        self, index: int, type: str | None = None, inputs=None, outputs=None, attrs=None, stop_gradient: bool = False, **_
+        self,
+        index: int,
+        type: str | None = None,
+        inputs=None,
+        outputs=None,
+        attrs=None,
+        stop_gradient: bool = False,
+        **_,
     ) -> Operator:
         if type is None:
             raise ValueError("append_op needs the type of the op")

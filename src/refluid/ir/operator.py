@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from refluid.ir.block import Block
     from refluid.ir.desc import OpView
 
+LARGE = 1024  # elements from which an attribute stays an array: a pretrained table is no list of Python numbers
+
 # Ops that move values between the program and its caller; they have no rule.
 BOUNDARY = frozenset({"feed", "fetch"})
 
@@ -283,9 +285,9 @@ def _renamed(by_slot: dict[str, list[str]], old: str, new: str) -> dict[str, lis
 
 
 def _plain(value: Any) -> Any:
-    """Attributes are plain Python values, so that they can be compared, printed and saved."""
+    """Attributes are plain Python values, so that they can be compared, printed and saved; but for large arrays."""
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return value if value.size > LARGE else value.tolist()
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple | list):
@@ -294,7 +296,7 @@ def _plain(value: Any) -> Any:
 
 
 def _short(value: Any) -> bool:
-    return not isinstance(value, list) or len(value) <= 16
+    return not isinstance(value, list | np.ndarray) or len(value) <= 16
 
 
 def _described(variable: Variable) -> ShapeDtype:

@@ -327,8 +327,6 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
             switch_startup_program(startup)
 
 
-
-
 __all__: Iterable[str] = [
     "Program",
     "default_main_program",

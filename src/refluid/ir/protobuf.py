@@ -8,14 +8,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
-from refluid.ir import framework_pb2 as pb
+from refluid.ir import framework_pb2
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType
+
+pb: Any = framework_pb2  # generated: its names exist at run time only
 
 VERSION = 1008005  # what real Fluid 1.8.5 writes
 
@@ -54,7 +57,7 @@ def program_from_bytes(data: bytes) -> Program:
     return program_from_message(message)
 
 
-def program_to_message(program: Program) -> pb.ProgramDesc:
+def program_to_message(program: Program) -> Any:
     message = pb.ProgramDesc()
     message.version.version = VERSION
     for block in program.blocks:
@@ -68,7 +71,7 @@ def program_to_message(program: Program) -> pb.ProgramDesc:
     return message
 
 
-def program_from_message(message: pb.ProgramDesc) -> Program:
+def program_from_message(message: Any) -> Program:
     program = Program()
     program.blocks = [Block(program, block.idx, block.parent_idx) for block in message.blocks]
     for source, block in zip(message.blocks, program.blocks, strict=True):
@@ -88,7 +91,7 @@ def program_from_message(message: pb.ProgramDesc) -> Program:
     return program
 
 
-def _fill_variable(out: pb.VarDesc, variable: Variable) -> None:
+def _fill_variable(out: Any, variable: Variable) -> None:
     out.name = variable.name
     out.type.type = int(variable.type)
     out.persistable = variable.persistable
@@ -104,12 +107,12 @@ def _fill_variable(out: pb.VarDesc, variable: Variable) -> None:
         out.type.tensor_array.lod_level = variable.lod_level
 
 
-def _fill_tensor(out: pb.VarType.TensorDesc, variable: Variable) -> None:
+def _fill_tensor(out: Any, variable: Variable) -> None:
     out.data_type = int(variable.dtype)
     out.dims.extend(variable.shape)
 
 
-def _variable(block: Block, described: pb.VarDesc) -> Variable:
+def _variable(block: Block, described: Any) -> Variable:
     type = VarType(described.type.type)
     variable = Variable(block, type=type, name=described.name, persistable=described.persistable)
     variable.need_check_feed = described.need_check_feed
@@ -126,7 +129,7 @@ def _variable(block: Block, described: pb.VarDesc) -> Variable:
     return variable
 
 
-def _fill_operator(out: pb.OpDesc, op: Operator) -> None:
+def _fill_operator(out: Any, op: Operator) -> None:
     out.type = op.type
     for field, by_slot in ((out.inputs, op.inputs), (out.outputs, op.outputs)):
         for slot, names in sorted(by_slot.items()):
@@ -156,7 +159,7 @@ _CONVERT: dict[int, Callable[[Any], Any]] = {
 }
 
 
-def _operator(block: Block, described: pb.OpDesc) -> Operator:
+def _operator(block: Block, described: Any) -> Operator:
     op = Operator(block, described.type)
     op.inputs = {slot.parameter: list(slot.arguments) for slot in described.inputs if slot.arguments}
     op.outputs = {slot.parameter: list(slot.arguments) for slot in described.outputs if slot.arguments}
@@ -191,19 +194,22 @@ def attr_type(op_type: str, name: str, value: Any) -> int:
 
 
 def _type_of(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return _type_of(value[:1].tolist())
     if isinstance(value, list):
         if not value:
             return pb.INTS
         kinds = {_type_of(item) for item in value}
         plural = {
-            pb.INT: pb.INTS,
-            pb.LONG: pb.LONGS,
-            pb.FLOAT: pb.FLOATS,
-            pb.STRING: pb.STRINGS,
-            pb.BOOLEAN: pb.BOOLEANS,
-            pb.BLOCK: pb.BLOCKS,
+            pb.INT: Any,
+            pb.LONG: Any,
+            pb.FLOAT: Any,
+            pb.STRING: Any,
+            pb.BOOLEAN: Any,
+            pb.BLOCK: Any,
         }
-        return plural[max(kinds, key=[pb.BOOLEAN, pb.INT, pb.LONG, pb.FLOAT, pb.STRING, pb.BLOCK].index)]
+        order: list[int] = [pb.BOOLEAN, pb.INT, pb.LONG, pb.FLOAT, pb.STRING, pb.BLOCK]
+        return plural[max(kinds, key=order.index)]
     if isinstance(value, bool):
         return pb.BOOLEAN
     if isinstance(value, int):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
@@ -51,4 +53,6 @@ def _slots(by_slot: dict[str, list[str]]) -> str:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{value.size} values>"
     return f"block {value.idx}" if isinstance(value, Block) else repr(value)

@@ -38,7 +38,7 @@ def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenera
 
 @contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
-    """Names inside come from ``new_generator``: a generator, a prefix for a fresh one, or None for a plain fresh one."""
+    """Names inside come from ``new_generator``: a generator, a prefix for a fresh one, or a fresh one by default."""
     if isinstance(new_generator, bytes):
         new_generator = new_generator.decode()
     if isinstance(new_generator, str):

@@ -134,7 +134,12 @@ class Variable:
 
     def _clone(self, new_name: str) -> Variable:
         clone = self.block.create_var(name=new_name)
-        clone._type, clone._shape, clone._dtype, clone._lod_level = self._type, self._shape, self._dtype, self._lod_level
+        clone._type, clone._shape, clone._dtype, clone._lod_level = (
+            self._type,
+            self._shape,
+            self._dtype,
+            self._lod_level,
+        )
         return clone
 
 
@@ -164,5 +169,3 @@ def name_of(variable: Any) -> str:
     if isinstance(variable, bytes):
         return variable.decode()
     return variable if isinstance(variable, str) else variable.name
-
-

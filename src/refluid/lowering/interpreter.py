@@ -136,8 +136,8 @@ def explain(op: Operator, env: Environment, error: Exception) -> OpError:
     described = {}
     for name in op.input_arg_names:
         value = env.get(name)
-        if hasattr(value, "shape") and hasattr(value, "dtype"):
-            described[name] = f"{value.dtype}{list(value.shape)}"
-        elif value is None:
+        if value is None:
             described[name] = "(has no value)"
+        elif hasattr(value, "shape") and hasattr(value, "dtype"):
+            described[name] = f"{value.dtype}{list(value.shape)}"
     return op.error(str(error).strip().split("\n")[0] or type(error).__name__, described=described)

@@ -1,7 +1,7 @@
 """Keeps images channels-last through a whole step.
 
 Rules of convolutions and poolings work channels-last and transpose at their borders, because Fluid's images are
-channels-first. XLA's CPU backend keeps every intermediate row-major: it does not move such transposes out of the way, and
+channels-first. XLA's CPU backend keeps every intermediate row-major: it does not move such transposes away, and
 makes slow loops of them. `channels_last` evaluates a traced function with the transposes back to channels-first left
 undone: they travel through elementwise operations, broadcasts, reductions and the like until they meet a transpose to
 channels-last, or something that needs the elements in order. No number changes, only where it lies in memory.

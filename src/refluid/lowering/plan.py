@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import BOUNDARY, Operator
@@ -99,13 +101,14 @@ def _is_constant(op: Operator, constant: dict[str, Operator | None]) -> bool:
 
 
 def _group(ops: Sequence[Operator], folded: frozenset[int]) -> list[tuple[list[Operator], bool]]:
-    """Runs of operators that go together. An op whose shape depends on values cannot be compiled."""
+    """Runs of operators that go together. An op whose shape depends on values cannot be compiled, and one that carries
+    a large array is not: the array would become a constant of the compiled code."""
     makers: dict[str, int] = {}
     groups: list[tuple[list[Operator], bool]] = []
     for op in ops:
         definition = op.definition
         unknown = [n for slot in definition.static for n in op.input(slot) if makers.get(n) not in folded]
-        on_host = definition.host or bool(unknown)
+        on_host = definition.host or bool(unknown) or any(isinstance(v, np.ndarray) for v in op.attrs.values())
         if not groups or groups[-1][1] != on_host:
             groups.append(([], on_host))
         groups[-1][0].append(op)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from refluid.errors import OutOfRangeError
 from refluid.ir.operator import Operator
@@ -20,7 +20,8 @@ from refluid.ops.checks import RangeCheck
 
 # Ops that only move values around: a check on their output is a check on their input.
 _MOVES = frozenset(
-    "assign cast concat flatten flatten2 reshape reshape2 squeeze squeeze2 stack transpose transpose2 unsqueeze unsqueeze2".split()
+    """assign cast concat flatten flatten2 reshape reshape2 squeeze squeeze2 stack transpose transpose2
+    unsqueeze unsqueeze2""".split()
 )
 
 
@@ -45,7 +46,7 @@ class RangeChecks:
         """Called by rules, through the interpreter."""
         if not jnp.issubdtype(ids.dtype, jnp.integer):
             return
-        if not isinstance(ids, jax.core.Tracer):
+        if not isinstance(ids, Tracer):
             raise_if_out_of_range(op, check, np.asarray(ids))
             return
         sources = self._sources.get(op.input(check.slot)[0]) if check.whole else None
@@ -102,7 +103,7 @@ def _error(op: Operator, check: RangeCheck, what: str) -> OutOfRangeError:
 
 def _feeds_behind(ops: Sequence[Operator], feeds: frozenset[str]) -> dict[str, tuple[str, ...]]:
     """For each variable that only moves fed values around, the feeds behind it."""
-    sources = {name: (name,) for name in feeds}
+    sources: dict[str, tuple[str, ...]] = {name: (name,) for name in feeds}
     for op in ops:
         moved = [sources.get(name) for name in op.input_arg_names]
         known = op.type in _MOVES and bool(moved) and all(found is not None for found in moved)

@@ -143,9 +143,7 @@ class Step:
         if not self._fetched and results:
             # JAX runs behind the caller's back and may read the fed arrays in place: they are the caller's again now.
             jax.block_until_ready(results[0])
-        return [
-            self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)
-        ]
+        return [self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)]
 
     def _run_pieces(self, feeds: Sequence[Any], words: Any) -> list[Any]:
         env = {name: holder.value for name, holder in self.holders.items() if holder.value is not None}

@@ -69,10 +69,24 @@ class Forms(NamedTuple):
     weight_gradient: str
 
 
-def choose(window: Window, positions: int, channels: int, dtype: Any) -> Forms:
-    """The forms that measured best on CPU. ``channels`` are the input's, ``positions`` of the kernel in a whole batch.
+def choose(window: Window, batch: int, dims: Sequence[int], channels: int, dtype: Any) -> Forms:
+    """The forms that measured best on CPU, for x of ``batch`` images of ``dims`` with ``channels``.
 
-    TABLE
+    Milliseconds of one AVX2 core (bench/lowerings.py), for correlate / spread / weight_gradient:
+
+        kernel   dims      channels    batch   lax                   offsets               others
+        5x5      28 x 28   1 -> 20     64       1.0 / 14.2 /  3.1     9.1 /  2.9 /  5.9                1.3 as columns
+        5x5      12 x 12   20 -> 50    64       4.0 / 11.6 /  5.5     7.7 /  3.8 /  6.0
+        5x5 same 16 x 16   64 -> 64    32      21.1 / 21.2 / 45.0    28.9 / 23.6 / 37.6
+        3x3 same 32 x 32   16 -> 16    32       3.5 /  3.5 / 10.1     5.2 /  4.8 /  6.4
+        3x3 same 56 x 56   64 -> 64    8       23.9 / 25.3 / 75.6    37.5 / 29.9 / 42.7
+        3x3 same 28 x 28   8 -> 8      16       0.7 /  0.7 /  0.5     1.2 /  0.7 /  0.9
+        3x3 / 2  16 x 16   32 -> 64    32       1.4 /  1.5 /  2.9     1.8 /  1.9 /  2.3
+        1x1      16 x 16   64 -> 128   32       2.2 /  2.3 / 13.8                          1.8 / 2.3 / 2.0 as dot
+        3x3 same 16 x 16   64, each    32      17.9 / 19.1 / 17.0                          0.7 / 0.6 / 1.2 as shifts
+        3x3 / 2  16 x 16   64, each    32       4.3 / 69.0 /  4.0                          0.3 / 0.6 / 0.6 as shifts
+        3x3 same 16 x 16   32, in 4    32       4.5 /  5.0 /  241                          2.3 / 3.3 / 3.7 as split
+        3x3 same 14 x 14   128, in 32  8        5.9 /  6.2 / 1230                                      4.2 as batch
     """
     if not _on_cpu() or dtype not in (jnp.float32, jnp.float64):
         return Forms("lax", "lax", "lax")
@@ -85,9 +99,16 @@ def choose(window: Window, positions: int, channels: int, dtype: Any) -> Forms:
         return Forms("dot", "dot", "dot")
     if dtype == jnp.float64:  # XLA convolves it in plain loops
         return Forms("offsets", "offsets", "offsets")
-    spread_form = "lax" if size <= 9 and channels > 4 else "offsets"
-    copies = size * channels * positions
-    return Forms("lax", spread_form, "columns" if channels <= 4 and size <= 64 and copies <= 1 << 24 else "offsets")
+    positions = math.prod(window.positions(dims))
+    # Spread as a convolution does the work of a product for every element of dims, not for every position.
+    wasteful = math.prod(dims) > 1.3 * positions and set(window.strides) == {1}
+    copies = batch * positions * size * channels
+    few = "columns" if size <= 64 and copies <= 1 << 24 else "offsets"
+    return Forms(
+        "lax",
+        "offsets" if wasteful else "lax",
+        few if channels <= 4 else "lax" if channels < 16 else "offsets",
+    )
 
 
 def _on_cpu() -> bool:
@@ -95,27 +116,23 @@ def _on_cpu() -> bool:
     return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
 
 
-def _forms(array: Any, window: Window, positions: Sequence[int], channels: int) -> Forms:
-    return choose(window, array.shape[0] * math.prod(positions), channels, array.dtype)
-
-
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def correlate(x, w, window: Window):
     """out[n, p, o] = sum over kernel elements k and channels c of x[n, p * stride + k * dilation - pad, c] * w[k, c, o]."""
-    forms = _forms(x, window, window.positions(x.shape[1:-1]), x.shape[-1])
+    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], x.dtype)
     return CORRELATE[forms.correlate](x, w, window)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def spread(g, w, window: Window, dims: tuple[int, ...]):
     """The transpose of `correlate` in x, for x with space of ``dims``."""
-    forms = _forms(g, window, g.shape[1:-1], w.shape[-2] * window.groups)
+    forms = choose(window, g.shape[0], dims, w.shape[-2] * window.groups, g.dtype)
     return SPREAD[forms.spread](g, w, window, dims)
 
 
 def weight_gradient(x, g, window: Window):
     """The transpose of `correlate` in w."""
-    forms = _forms(x, window, g.shape[1:-1], x.shape[-1])
+    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], x.dtype)
     return WEIGHT_GRADIENT[forms.weight_gradient](x, g, window)
 
 
@@ -297,7 +314,9 @@ def _spread_offsets(g, w, window, dims):
 def _weight_gradient_offsets(x, g, window):
     blocks, rows = _Blocks(window, g.shape[1:-1]), _rows(g)
     cut = blocks.cut(x)
-    _, matrices = lax.scan(lambda _, place: (None, _dot(_rows(blocks.read(cut, place)), rows, 0, 0)), None, blocks.places())
+    _, matrices = lax.scan(
+        lambda _, place: (None, _dot(_rows(blocks.read(cut, place)), rows, 0, 0)), None, blocks.places()
+    )
     return matrices.reshape(*window.kernel, x.shape[-1], g.shape[-1])
 
 
@@ -513,7 +532,9 @@ def _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, dat
     window = _window(dims, w.shape[2:], strides, paddings, padding_algorithm, dilations, groups)
     positions = window.positions(dims)
     if min(positions) <= 0:
-        raise ValueError(f"a kernel that reaches over {list(window.reach)} does not fit into {list(dims)} with {window.pads}")
+        raise ValueError(
+            f"a kernel that reaches over {list(window.reach)} does not fit into {list(dims)} with {window.pads}"
+        )
     w = jnp.moveaxis(w, (0, 1), (-1, -2))
     return as_given(correlate(x, w, window.fitted(dims, positions)), data_format)
 
@@ -599,9 +620,7 @@ def conv2d_transpose(
     data_format="AnyLayout",
 ):
     """The transpose of conv2d in its input; filters are [C, O / groups, H, W]."""
-    out = _convolve_transposed(
-        x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format
-    )
+    out = _convolve_transposed(x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format)
     return _with_bias(out, bias, data_format)
 
 
@@ -619,6 +638,4 @@ def conv3d_transpose(
     data_format="AnyLayout",
 ):
     """The transpose of conv3d in its input; filters are [C, O / groups, D, H, W]."""
-    return _convolve_transposed(
-        x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format
-    )
+    return _convolve_transposed(x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format)

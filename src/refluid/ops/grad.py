@@ -1,8 +1,8 @@
 """Gradient ops, derived from forward rules with jax.vjp.
 
-``<type>_grad`` takes the forward op's inputs and outputs and the gradients of its outputs (``Out@GRAD``), and gives the
-gradients of its inputs (``X@GRAD``). As a function it recomputes the forward rule from its inputs; a lowering that holds
-the forward op in the same piece uses `forward_with_pullback` once instead.
+``<type>_grad`` takes the forward op's inputs and outputs and the gradients of its outputs (``Out@GRAD``), and gives
+the gradients of its inputs (``X@GRAD``). As a function it recomputes the forward rule from its inputs; a lowering that
+holds the forward op in the same piece uses `forward_with_pullback` once instead.
 """
 
 from __future__ import annotations

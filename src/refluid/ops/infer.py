@@ -41,6 +41,8 @@ def infer_outputs(definition: OpDef, inputs: Described, attrs: dict[str, Any]) -
         return definition.infer(inputs, attrs)
     if definition.host or any(slot in inputs for slot in definition.static):
         return None
+    if any(isinstance(value, np.ndarray) for value in attrs.values()):
+        return _evaluate(definition, inputs, attrs, 1)
     frozen_inputs = tuple((slot, tuple(values)) for slot, values in inputs.items())
     frozen_attrs = tuple((name, freeze(value)) for name, value in definition.known_attrs(attrs).items())
     return dict(_infer(definition.type, frozen_inputs, frozen_attrs))
@@ -60,7 +62,7 @@ def _infer(type: str, inputs: tuple, attrs: tuple):
         return _evaluate(definition, described, dict(attrs), 1)
     try:
         small, large = (_evaluate(definition, described, dict(attrs), size) for size in _STAND_INS)
-    except Exception as first:
+    except Exception as first:  # noqa: BLE001 - rules may raise anything
         return _infer_with_known_sizes(definition, described, dict(attrs), dims, first)
     return {slot: [_common(a, b) for a, b in zip(small[slot], large[slot], strict=True)] for slot in small}
 

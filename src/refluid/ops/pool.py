@@ -86,7 +86,9 @@ def _gather(window: Window, dims: Sequence[int], pieces: Any, term: Any):
         total = part if total is None else total + part
     assert total is not None
     folded = [batch, *itertools.chain.from_iterable(zip(blocks, strides, strict=True)), channels]
-    whole = jnp.broadcast_to(total, folded).reshape(batch, *(n * s for n, s in zip(blocks, strides, strict=True)), channels)
+    whole = jnp.broadcast_to(total, folded).reshape(
+        batch, *(n * s for n, s in zip(blocks, strides, strict=True)), channels
+    )
     # From blocks to padded space, which may end before them, and from there to the input.
     ends = zip(whole.shape[1:-1], window.pads, dims, strict=True)
     config = [(0, 0, 0), *((-low, n - size + low, 0) for size, (low, _), n in ends), (0, 0, 0)]

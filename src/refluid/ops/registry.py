@@ -105,7 +105,7 @@ def op(
     *,
     inputs: str,
     outputs: str,
-    grad: None | str = "auto",
+    grad: str | None = "auto",
     differentiable: str | None = None,
     infer: Callable[..., Any] | None = None,
     static: str = "",

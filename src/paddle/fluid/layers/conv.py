@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +34,8 @@ def conv2d(
 
     Args:
       filter_size, stride, dilation: a number, or one for height and one for width.
-      padding: a number, one per dim, one before and one after each, a pair for every dim of the input, "SAME" or "VALID".
+      padding: a number, one per dim, one before and one after each, a pair for every dim of the input, or "SAME" or
+        "VALID".
       groups: filters of a group only see the channels of that group.
       data_format: "NCHW" or "NHWC"; filters are [num_filters, channels / groups, height, width] either way.
     """
@@ -205,7 +207,9 @@ def _conv_transpose(
     return _finish(helper, op_type, input, filters, attrs, data_format)
 
 
-def _finish(helper: LayerHelper, op_type: str, input: Variable, filters: Any, attrs: dict, data_format: str) -> Variable:
+def _finish(
+    helper: LayerHelper, op_type: str, input: Variable, filters: Any, attrs: dict, data_format: str
+) -> Variable:
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(
         type=op_type, inputs={"Input": [input], "Filter": [filters]}, outputs={"Output": [out]}, attrs=attrs
@@ -233,7 +237,8 @@ def _window_attrs(arguments: dict[str, Any], rank: int) -> dict[str, Any]:
 def _kernel_for(wanted: list[int], space: Sequence[int], window: dict[str, Any]) -> list[int]:
     """The kernel that spreads ``space`` over exactly ``wanted``."""
     pads = window["paddings"]
-    sums = [2 * pad for pad in pads] if len(pads) == len(wanted) else [a + b for a, b in zip(pads[::2], pads[1::2])]
+    sides = zip(pads, pads, strict=True) if len(pads) == len(wanted) else zip(pads[::2], pads[1::2], strict=True)
+    sums = [before + after for before, after in sides]
     sides = zip(wanted, space, window["strides"], sums, window["dilations"], strict=True)
     return [(size - (n - 1) * stride + pad - 1) // dilation + 1 for size, n, stride, pad, dilation in sides]
 
@@ -280,7 +285,7 @@ def paddings_of(padding: Any, rank: int, data_format: str) -> tuple[list[int], s
         others = [pairs[0], pairs[-1]] if data_format.endswith("C") else pairs[:2]
         if any(map(any, others)):
             raise ValueError(f"padding {padding!r} must be zero for the batch and the channels")
-        padding = sum(pairs[1:-1] if data_format.endswith("C") else pairs[2:], [])
+        padding = list(itertools.chain.from_iterable(pairs[1:-1] if data_format.endswith("C") else pairs[2:]))
     if isinstance(padding, Sequence) and len(padding) == 2 * rank:
         sides = per_dim(padding, 2 * rank, "padding")
         return (sides[::2] if sides[::2] == sides[1::2] else sides), "EXPLICIT"

@@ -15,8 +15,9 @@ from refluid.ir import Variable, VarType
 __all__ = ["concat", "expand", "expand_as", "split", "stack", "sums", "unstack"]
 
 
-def _from_array(helper: LayerHelper, array: Variable, axis: int, use_stack: bool) -> Variable:
+def _from_array(helper: LayerHelper, array: Variable, axis: int | Variable, use_stack: bool) -> Variable:
     """The tensors of an array put together."""
+    check_type(axis, "axis", int, helper.layer_type)
     out = helper.create_variable_for_type_inference(array.dtype)
     index = helper.create_variable_for_type_inference("int32")
     helper.append_op(

@@ -96,7 +96,9 @@ def _pool(
         raise ValueError(f"{op_type}: pool_size must be given unless global_pooling is True")
     paddings, algorithm = paddings_of(padding, rank, attrs["data_format"])
     if algorithm == "VALID" and attrs["ceil_mode"]:
-        raise ValueError(f"{op_type}: with pool_padding 'VALID' no window reaches over the border; ceil_mode must be False")
+        raise ValueError(
+            f"{op_type}: with pool_padding 'VALID' no window reaches over the border; ceil_mode must be False"
+        )
     attrs = {
         **attrs,
         "pooling_type": pool_type,

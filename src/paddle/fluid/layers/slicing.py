@@ -102,6 +102,8 @@ def crop_tensor(
       offsets: where the box begins; by default at the beginning of x.
     """
     check_type(x, "x", Variable, "crop_tensor")
+    if shape is None:
+        raise TypeError("crop_tensor: shape must be given")
     helper = LayerHelper("crop_tensor", name=name)
     out = helper.create_variable_for_type_inference(x.dtype)
     offsets = [0] * len(x.shape) if offsets is None else offsets
