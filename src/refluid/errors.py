@@ -95,5 +95,9 @@ class UninitializedError(EnforceNotMet):
         return type(self), (self.variable, self.reader, self.hint)
 
 
+class PaddingWarning(UserWarning):
+    """Sequences cannot be padded in a program, so that every new total length compiles it again."""
+
+
 class RecompileWarning(UserWarning):
     """A program was compiled again; the message names what changed."""

@@ -6,7 +6,7 @@ shapes and dtypes, and fetch names, and only call it.
 
 from __future__ import annotations
 
-import difflib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,16 +14,17 @@ import jax
 import numpy as np
 
 from refluid import compilation, flags, profiling
-from refluid.errors import FeedError, FetchError, OpError, UninitializedError
+from refluid.errors import FeedError, OpError, PaddingWarning, UninitializedError
+from refluid.feeding import check_feed, read_feed, signature, with_feed_hint
+from refluid.fetching import as_numpy, as_tensor, check_fetches, fetch_names
 from refluid.ir.block import Block
 from refluid.ir.program import Program, default_main_program
-from refluid.ir.variable import Variable, name_of
-from refluid.ir.vartype import as_numpy
+from refluid.lowering.buckets import Buckets
+from refluid.lowering.ragged import PaddingError
 from refluid.lowering.step import Step
-from refluid.ops.values import SelectedRows, to_dense
+from refluid.ops.values import to_dense
 from refluid.places import CPUPlace, Place
 from refluid.scope import Scope, global_scope
-from refluid.tensors import LoDTensor, SelectedRowsTensor
 
 
 class Executor:
@@ -34,7 +35,9 @@ class Executor:
         self._device = self.place.device()
         self._eager = eager
         self._steps: dict[Any, Step] = {}
+        self._exact: set[int] = set()  # programs whose sequences must not be padded
         self._closed = False
+        self.buckets = Buckets()
 
     def run(
         self,
@@ -67,22 +70,26 @@ class Executor:
             program = _program_of(program)
         if scope is None:
             scope = global_scope()
-        names, values = _read_feed(program, feed) if feed else ((), ())
-        fetches = _fetch_names(fetch_list) if fetch_list is not None else ()
-        signature = tuple([(value.shape, value.dtype) for value in values])
-        key = (program.uid, program._version, names, signature, fetches, id(scope), scope.epoch)
+        exact = program.uid in self._exact
+        names, values = read_feed(program, feed, self.buckets, exact) if feed else ((), ())
+        fetches = fetch_names(fetch_list) if fetch_list is not None else ()
+        key = (program.uid, program._version, names, signature(values), fetches, id(scope), scope.epoch)
         step = self._steps.get(key)
         # Programs keep their widths whatever the user's own JAX is set to.
         with jax.enable_x64(True), profiling.record("executor.run"):
             if step is None:
-                results = self._first_run(key, program, names, values, fetches, scope)
+                try:
+                    results = self._first_run(key, program, names, values, fetches, scope)
+                except PaddingError as error:
+                    self._give_up_padding(program, error)
+                    return self.run(program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
             else:
                 with profiling.record("execute"):
                     results = step(values)
             if flags.check_nan_inf:
                 _check_numbers(program, step or self._steps[key], results)
             with profiling.record("fetch"):
-                read = _as_numpy if return_numpy else _as_tensor
+                read = as_numpy if return_numpy else as_tensor
                 return [read(name, value) for name, value in zip(fetches, results, strict=True)]
 
     def close(self) -> None:
@@ -92,29 +99,28 @@ class Executor:
 
     def _first_run(self, key, program: Program, names, values, fetches, scope: Scope) -> list[Any]:
         block = program.global_block()
-        _check_feed(block, names, values)
-        _check_fetches(block, fetches, names, scope)
-        step = Step(block, names, fetches, scope, self.place, self._eager)
+        check_feed(block, names, values)
+        check_fetches(block, fetches, names, scope)
+        padded = program.uid not in self._exact
+        step = Step(block, names, fetches, scope, self.place, self._eager, padded)
         _check_reads(block, step, scope)
         cause = compilation.why_again(self._steps, key)
         with compilation.announced(program, cause), profiling.record("compile and execute"):
             try:
                 results = step(values)
             except OpError as error:
-                raise _with_feed_hint(error, block, names, values) from error
+                raise with_feed_hint(error, block, names, values) from error
         step._traced = True
         self._steps[key] = step
         return results
 
-
-def _read_feed(program: Program, feed: Mapping[str, Any]) -> tuple[tuple[str, ...], list[Any]]:
-    if not isinstance(feed, Mapping):
-        raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
-    values = list(feed.values())
-    for i, (name, value) in enumerate(feed.items()):
-        if value.__class__ is not np.ndarray:
-            values[i] = _feed_value(program.global_block(), name, value)
-    return tuple(feed), values
+    def _give_up_padding(self, program: Program, error: PaddingError) -> None:
+        self._exact.add(program.uid)
+        warnings.warn(
+            f"{error}, so sequences are not padded and the program is compiled for every new total length",
+            PaddingWarning,
+            stacklevel=3,
+        )
 
 
 def _program_of(program: Any) -> Program:
@@ -122,100 +128,6 @@ def _program_of(program: Any) -> Program:
     if inner is None:
         raise TypeError(f"an executor runs a Program or a CompiledProgram, not {type(program).__name__}")
     return inner()
-
-
-def _feed_value(block: Block, name: str, value: Any) -> Any:
-    """Lists and scalars take the variable's dtype; tensors give their array."""
-    if isinstance(value, LoDTensor):
-        if value.value is None:
-            raise FeedError(name, "the LoDTensor holds no value")
-        return value.value
-    if isinstance(value, np.ndarray | jax.Array):
-        return value
-    variable = block.vars.get(name)
-    dtype = None if variable is None else as_numpy(variable.dtype)
-    try:
-        return np.array([value] if np.isscalar(value) else value, dtype)
-    except (ValueError, TypeError) as error:
-        raise FeedError(name, f"the value cannot be made an array of {dtype}: {error}") from error
-
-
-def _fetch_names(fetch_list: Any) -> tuple[str, ...]:
-    if isinstance(fetch_list, str | Variable):
-        fetch_list = [fetch_list]
-    if not isinstance(fetch_list, list | tuple):
-        raise TypeError(f"fetch_list is a list of variables or names, not {type(fetch_list).__name__}")
-    return tuple([item if item.__class__ is str else _fetch_name(item) for item in fetch_list])
-
-
-def _fetch_name(item: Any) -> str:
-    if not isinstance(item, str | Variable):
-        raise TypeError(f"fetch_list holds variables or names, not {type(item).__name__}")
-    return name_of(item)
-
-
-def _check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> None:
-    for name, value in zip(names, values, strict=True):
-        variable = block.vars.get(name)
-        if variable is None:
-            near = difflib.get_close_matches(name, [v.name for v in block.vars.values() if v.is_data], n=1)
-            raise FeedError(name, "the program has no such variable", f"did you mean {near[0]}?" if near else None)
-        expected = as_numpy(variable.dtype)
-        if not _accepts(expected, value.dtype, strict=variable.need_check_feed):
-            raise FeedError(
-                name,
-                f"expected {expected}{list(variable.shape)}, got {value.dtype}{list(value.shape)}",
-                f"convert the array with .astype('{expected}')",
-            )
-        if variable.need_check_feed and not _fits(value.shape, variable):
-            raise FeedError(
-                name,
-                f"expected shape {list(variable.shape)}, got {list(value.shape)}",
-                "a dim of -1 takes any size; the batch comes first",
-            )
-
-
-def _accepts(expected: np.dtype, given: np.dtype, strict: bool) -> bool:
-    """Whether a fed dtype will do. ``fluid.data`` insists; ``layers.data`` lets integers through as they are.
-
-    Scripts declare labels without a dtype (so float32) and feed int64; real Fluid runs them.
-    """
-    if given == expected:
-        return True
-    if strict or given.kind not in "iub":
-        return False
-    return expected.kind == "f" or np.can_cast(given, expected, "safe")
-
-
-def _with_feed_hint(error: OpError, block: Block, names: Sequence[str], values: Sequence[Any]) -> OpError:
-    """``layers.data`` takes any shape, as in real Fluid; when an op then fails, the odd feed is worth a hint."""
-    odd = [
-        f"{name} was declared {list(block.vars[name].shape)} and fed {list(value.shape)}"
-        for name, value in zip(names, values, strict=True)
-        if not _fits(value.shape, block.vars[name])
-    ]
-    if not odd or error.hint or type(error) is not OpError:
-        return error
-    return OpError(error.op_type, error.problem, error.arguments, error.attrs, error.written_at, "; ".join(odd))
-
-
-def _fits(shape: Sequence[int], variable: Variable) -> bool:
-    if len(shape) != len(variable.shape):
-        return False
-    return all(want < 0 or have == want for have, want in zip(shape, variable.shape, strict=True))
-
-
-def _check_fetches(block: Block, fetches: Sequence[str], feeds: Sequence[str], scope: Scope) -> None:
-    written = {name for op in block.ops for name in op.output_arg_names}
-    for name in fetches:
-        if name in written or name in feeds:
-            continue
-        if block.find_var_recursive(name) is None:
-            near = difflib.get_close_matches(name, list(block.vars), n=1)
-            raise FetchError(name, "the program has no such variable", f"did you mean {near[0]}?" if near else None)
-        held = scope.find_var(name)
-        if held is None or held.value is None:
-            raise FetchError(name, "no op of the program computes it and the scope has no value for it")
 
 
 def _check_reads(block: Block, step: Step, scope: Scope) -> None:
@@ -244,15 +156,3 @@ def _check_numbers(program: Program, step: Step, results: Sequence[Any]) -> None
             writers = [op for op in program.global_block().ops if name in op.output_arg_names]
             by = f", written by {writers[-1].type} ({writers[-1].written_at})" if writers else ""
             raise FloatingPointError(f"FLAGS_check_nan_inf: {name} holds NaN or Inf{by}")
-
-
-def _as_numpy(name: str, value: Any) -> Any:
-    if isinstance(value, SelectedRows):
-        raise RuntimeError(f"fetch {name}: selected rows cannot become a NumPy array; pass return_numpy=False")
-    return np.asarray(value).copy()  # twice as fast as np.array(value)
-
-
-def _as_tensor(name: str, value: Any) -> Any:
-    if isinstance(value, SelectedRows):
-        return SelectedRowsTensor.of(value)
-    return LoDTensor(jax.block_until_ready(value))

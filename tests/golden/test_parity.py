@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from golden import runner
-from golden.case import Case, Lod, case_ids
+from golden.case import case_ids
 
 HERE = Path(__file__).parent
 FAMILIES = sorted(path.stem for path in (HERE / "cases").glob("[a-z]*.py"))
@@ -23,14 +23,7 @@ def _cases():
             continue
         cases = importlib.import_module(f"golden.cases.{family}").CASES
         for name, case in zip(case_ids(cases), cases, strict=True):
-            marks = [pytest.mark.skip("LoD does not flow through ops yet")] if _has_lod(case) else []
-            yield pytest.param(family, name, case, id=f"{family}/{name}", marks=marks)
-
-
-def _has_lod(case) -> bool:
-    given = case.inputs if isinstance(case, Case) else case.feeds
-    values = [v for value in given.values() for v in (value if isinstance(value, list) else [value])]
-    return any(isinstance(value, Lod) for value in values)
+            yield pytest.param(family, name, case, id=f"{family}/{name}")
 
 
 _recordings: dict[str, dict[str, dict[str, np.ndarray]]] = {}

@@ -157,7 +157,7 @@ for kind, clip in sorted(CLIPS.items()):
         train(f"clip-{kind}-{which}", loss, lambda fluid, clip=clip: fluid.optimizer.SGD(0.3, grad_clip=clip(fluid)))
         # Real 1.8.5 writes ops of this older form with role variables of gradients that are no longer read.
         build = clipped_by_parameters(loss, clip)
-        SMALL.append(TrainCase(f"set-clip-{kind}-{which}", build, feed, 10, ops=False))
+        SMALL.append(TrainCase(f"set-clip-{kind}-{which}", build, feed, 10, roles=False))
 for kind, decay in sorted(DECAYS.items()):
     train(
         f"decay-{kind}-dense",
@@ -305,6 +305,6 @@ SMALL += [
     TrainCase("model-average", model_average, dense_feed, 10),
     TrainCase("moving-average", moving_average, dense_feed, 10, ops=False),
     TrainCase("moving-average-threshold", moving_average_with_threshold, dense_feed, 10, ops=False),
-    TrainCase("lookahead", lookahead, dense_feed, 10, ops=False),
+    TrainCase("lookahead", lookahead, dense_feed, 10),
     TrainCase("recompute", recompute, dense_feed, 10),
 ]

@@ -82,8 +82,8 @@ def lenet(fluid):
     return [loss]
 
 
-# Batch normalization over few values makes training chaotic: a change of 2e-7 in the parameters changes real Fluid's own
-# losses by 10 % within fifty steps of float32. So all fifty are compared in float64, and in float32 the first eight.
+# Batch normalization over few values makes training chaotic: parameters changed by 2e-7 change real Fluid's own losses
+# by 10 % within fifty steps of float32. So all fifty are compared in float64, and in float32 the first eight.
 @model("resnet20-momentum-float32", images(8, (3, 16, 16)), steps=8)
 def resnet20_float32(fluid):
     return resnet20(fluid, "float32")

@@ -17,15 +17,16 @@ class TrainCase:
 
     build: called with ``fluid``, returns the variables to fetch in every step, the loss first. feed: called with the
     step, returns the batch. steps: how many. keep: "all" stores what is persistable at the end and the update ops too;
-    "fetches" stores only what was fetched, for models. ops: whether the update ops must be real Fluid's. Instead of a
-    list, build may return {"fetch": list, "finish": function}: what finish(fluid, exe, scope) yields after training is
-    stored as well.
+    "fetches" stores only what was fetched, for models. ops, roles: whether the update ops, and the variables that their
+    roles name, must be real Fluid's. Instead of a list, build may return {"fetch": list, "finish": function}: what
+    finish(fluid, exe, scope) yields after training is stored as well.
     """
 
-    def __init__(self, name, build, feed, steps, keep="all", ops=True, rtol=1e-5, reason=""):
+    def __init__(self, name, build, feed, steps, keep="all", ops=True, roles=True, rtol=1e-5, reason=""):
         assert rtol == 1e-5 or reason, "a tolerance of its own needs a reason"
         self.name, self.build, self.feed, self.steps = name, build, feed, steps
-        self.keep, self.ops, self.rtol, self.reason = keep, ops, rtol, reason
+        self.keep, self.rtol, self.reason = keep, rtol, reason
+        self.ops, self.roles = ops, ops and roles
 
 
 def run(fluid, case, prepare=None):
@@ -38,7 +39,9 @@ def run(fluid, case, prepare=None):
             fetches, finish = fetches["fetch"], fetches["finish"]
         results = {}
         if case.keep == "all":
-            results["updates"] = np.array([describe(op) for op in main.global_block().ops if role(op) & _UPDATES])
+            updates = [op for op in main.global_block().ops if role(op) & _UPDATES]
+            results["updates"] = np.array([describe(op) for op in updates])
+            results["roles"] = np.array([describe_role(op) for op in updates])
         if prepare is not None:
             prepare(main)
         exe = fluid.Executor(fluid.CPUPlace())
@@ -84,8 +87,13 @@ def role(op):
 
 
 def describe(op):
-    """An op as one line: type, inputs, outputs, role and role variables."""
+    """An op as one line: type, inputs and outputs."""
     ins = " ".join(s + "=" + ",".join(op.input(s)) for s in sorted(op.input_names) if op.input(s))
     outs = " ".join(s + "=" + ",".join(op.output(s)) for s in sorted(op.output_names) if op.output(s))
+    return f"{op.type}({ins}) -> {outs}"
+
+
+def describe_role(op):
+    """An op's role and the parameter and gradient it belongs to."""
     variables = ",".join(op.attr("op_role_var")) if op.has_attr("op_role_var") else ""
-    return f"{op.type}({ins}) -> {outs} [{role(op)} {variables}]"
+    return f"{role(op)} {variables}"

@@ -17,7 +17,8 @@ __all__ = [
     "set_gradient_clip",
 ]
 
-Pairs = list[tuple[Variable, Variable | None]]
+# Parameters with their gradients, None where there is none.
+Pairs = Sequence[tuple[Any, Any]]
 
 
 class BaseErrorClipAttr:
@@ -205,7 +206,7 @@ def _clipped(
     """
     shared: dict[Any, Any] = {}
     chosen = [(param, grad, clip_of(param) if grad is not None else None) for param, grad in params_grads]
-    last = None
+    last: list[Any] = []
     block = default_main_program().current_block()
     start = len(block.ops)
     for param, grad, clip in chosen:
@@ -215,7 +216,7 @@ def _clipped(
                     clip._begin(shared)
                 clip._prepare(shared, grad)
             last = [param, grad]
-    pairs: Pairs = []
+    pairs: list[tuple[Any, Any]] = []
     for param, grad, clip in chosen:
         if clip is None:
             pairs.append((param, grad))

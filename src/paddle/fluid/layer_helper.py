@@ -22,7 +22,7 @@ from refluid.ir import (
 
 
 class LayerHelper:
-    """Serves one call of one layer; ``kwargs`` are the layer's arguments (name, input, param_attr, bias_attr, act ...)."""
+    """Serves one call of one layer; ``kwargs`` are the layer's arguments (name, input, param_attr, act ...)."""
 
     def __init__(self, layer_type: str, **kwargs: Any):
         self.layer_type = layer_type

@@ -170,7 +170,7 @@ class Operator:
         found = self._infer_outputs(definition)
         if found is None:
             return
-        lod_level = self._shared_lod_level(definition)
+        model = self._sequence_model(definition)
         for slot, names in self.outputs.items():
             for name, described in zip(names, found.get(slot, ()), strict=False):
                 variable = self.block.find_var_recursive(name)
@@ -179,7 +179,9 @@ class Operator:
                     variable._dtype = as_dtype(described.dtype)
                     if described.rows:
                         variable._type = VarType.SELECTED_ROWS
-                    variable._lod_level = max(variable._lod_level, lod_level)
+                    shares = model is not None and described.shape[:1] == model.shape[:1]
+                    level = described.lod_level or (model.lod_level if model is not None and shares else 0)
+                    variable._lod_level = max(variable._lod_level, level)
 
     def _infer_outputs(self, definition: registry.OpDef) -> Described | None:
         try:
@@ -212,12 +214,13 @@ class Operator:
                     if slot in sparse:
                         variable._type = VarType.SELECTED_ROWS
 
-    def _shared_lod_level(self, definition: registry.OpDef) -> int:
-        if definition.lod is None or not self.inputs:
-            return 0
-        first = next((n for s in definition.inputs for n in self.inputs.get(s.name, ())), None)
-        variable = self.block.find_var_recursive(first) if first else None
-        return variable.lod_level if variable is not None else 0
+    def _sequence_model(self, definition: registry.OpDef) -> Variable | None:
+        """The first input that holds sequences, if outputs with as many rows are to be cut like it."""
+        if definition.lod != "share":
+            return None
+        names = (name for slot in definition.inputs for name in self.inputs.get(slot.name, ()))
+        variables = (self.block.find_var_recursive(name) for name in names)
+        return next((v for v in variables if v is not None and v.lod_level), None)
 
     # Telling
 
@@ -300,4 +303,5 @@ def _short(value: Any) -> bool:
 
 
 def _described(variable: Variable) -> ShapeDtype:
-    return ShapeDtype(variable.shape, as_numpy(variable.dtype), variable.type == VarType.SELECTED_ROWS)
+    rows = variable.type == VarType.SELECTED_ROWS
+    return ShapeDtype(variable.shape, as_numpy(variable.dtype), rows, variable.lod_level)

@@ -16,9 +16,12 @@ import numpy as np
 from refluid.errors import OpError, UnknownOpError
 from refluid.ir.backward import EMPTY
 from refluid.ir.operator import Operator
+from refluid.lowering.ragged import PaddingError, as_sequences, has_ragged, rows_of
 from refluid.ops.checks import RangeCheck, collecting
 from refluid.ops.grad import Pullback, forward_with_pullback
 from refluid.ops.noise import fold_in
+from refluid.ops.registry import OpDef
+from refluid.ops.values import plain
 
 Environment = dict[str, Any]
 
@@ -31,6 +34,7 @@ class Context:
     seed_key: Any = None  # jax.random key of the program, the same in every step
     report: Callable[[Operator, RangeCheck, Any], None] | None = None
     host: Any = None
+    padded: bool = False  # whether sequences may carry rows of padding
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
 
 
@@ -82,7 +86,7 @@ def run(schedule: Schedule, env: Environment, context: Context) -> None:
                 else:
                     pullback = context.pullbacks.get(schedule.forward_of.get(id(op), 0))
                     outputs = _evaluate(op, env, context, pullback, id(op) in shared)
-        except (OpError, UnknownOpError):
+        except (OpError, UnknownOpError, PaddingError):
             raise
         except Exception as error:
             raise explain(op, env, error) from error
@@ -96,12 +100,23 @@ def _evaluate(
     op: Operator, env: Environment, context: Context, pullback: Pullback | None, shared: bool
 ) -> dict[str, list[Any]]:
     arguments = {slot: [env.get(name) for name in names] for slot, names in op.inputs.items()}
+    definition = op.definition
+    if not has_ragged(arguments):
+        return _call(op, definition, arguments, context, pullback, shared)
+    if context.padded and not definition.takes_padding(op.attrs):
+        raise PaddingError(op)
+    rows = arguments if definition.lod == "aware" else rows_of(arguments)
+    return as_sequences(definition, arguments, _call(op, definition, rows, context, pullback, shared))
+
+
+def _call(
+    op: Operator, definition: OpDef, arguments: dict, context: Context, pullback: Pullback | None, shared: bool
+) -> dict[str, list[Any]]:
     if pullback is not None:
         return pullback(arguments)
-    definition = op.definition
     for slot in definition.static:
         if slot in arguments:
-            arguments[slot] = [np.asarray(value) for value in arguments[slot]]
+            arguments[slot] = [np.asarray(plain(value)) for value in arguments[slot]]
     services: dict[str, Any] = {}
     if definition.random:
         services["key"] = operator_key(op, context)

@@ -22,8 +22,8 @@ from jax.extend import core
 _ELEMENTWISE = frozenset(
     """abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh
     digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le lgamma log log1p logistic lt max
-    min mul ne neg nextafter not or population_count pow rem round rsqrt select_n sign sin sinh sqrt square stop_gradient
-    sub tan tanh xor""".split()
+    min mul ne neg nextafter not or population_count pow rem round rsqrt select_n sign sin sinh sqrt square
+    stop_gradient sub tan tanh xor""".split()
 )
 _REDUCTIONS = frozenset("reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split())
 # Calls that mean the same as their bodies once nothing differentiates them any more.

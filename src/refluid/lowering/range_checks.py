@@ -17,6 +17,7 @@ from jax.core import Tracer
 from refluid.errors import OutOfRangeError
 from refluid.ir.operator import Operator
 from refluid.ops.checks import RangeCheck
+from refluid.ops.values import plain
 
 # Ops that only move values around: a check on their output is a check on their input.
 _MOVES = frozenset(
@@ -67,7 +68,7 @@ class RangeChecks:
         checks = self.on_feeds.get(name)
         if checks is None:
             return
-        array = np.asarray(value)
+        array = np.asarray(plain(value))
         if not array.size or array.dtype.kind not in "iu":
             return
         # Seen as unsigned, a negative id is a huge one: one pass finds both kinds.

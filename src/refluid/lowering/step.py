@@ -42,7 +42,14 @@ class CompiledPiece:
     """
 
     def __init__(
-        self, piece: Piece, persists: frozenset[str], feeds: frozenset[str], seeded: bool, platform: str, eager: bool
+        self,
+        piece: Piece,
+        persists: frozenset[str],
+        feeds: frozenset[str],
+        seeded: bool,
+        platform: str,
+        eager: bool,
+        padded: bool,
     ):
         self.piece = piece
         self.mutable = tuple(n for n in piece.reads if n in persists and n in piece.writes and n not in feeds)
@@ -51,6 +58,7 @@ class CompiledPiece:
         self.checks = RangeChecks(feeds)
         self.is_random = piece.is_random
         self._seeded = seeded
+        self._padded = padded
         # Accelerators choose layouts by themselves.
         function = channels_last(self._run) if platform == "cpu" else self._run
         self.call: Any = self._run if eager else jax.jit(function, donate_argnums=0)
@@ -69,11 +77,11 @@ class CompiledPiece:
 
     def _context(self, words: Any) -> Context:
         if words is None:
-            return Context(report=self.checks.report)
+            return Context(report=self.checks.report, padded=self._padded)
         words = jnp.asarray(words)
         key = jax.random.wrap_key_data(words)
         seed_key = jax.random.wrap_key_data(words.at[1].set(0)) if self._seeded else key
-        return Context(key=key, seed_key=seed_key, report=self.checks.report)
+        return Context(key=key, seed_key=seed_key, report=self.checks.report, padded=self._padded)
 
 
 class Step:
@@ -87,6 +95,7 @@ class Step:
         scope: Scope,
         place: Any,
         eager: bool = False,
+        padded: bool = False,
     ):
         plan = make_plan(block, fetches)
         program = block.program
@@ -101,7 +110,7 @@ class Step:
         self.pieces = [
             piece
             if piece.on_host
-            else CompiledPiece(piece, self.persists, feeds, bool(self.seed), place.device().platform, eager)
+            else CompiledPiece(piece, self.persists, feeds, bool(self.seed), place.device().platform, eager, padded)
             for piece in plan.pieces
         ]
         self.holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}

@@ -1,11 +1,11 @@
 """Convolutions and their transposes, in two and three dims.
 
-The mathematics works on channels-last arrays: x ``[N, *space, C]``, filters ``[*kernel, C / groups, O]``. The rules turn
-Fluid's layouts into that and back. Two linear maps make everything: `correlate` (a convolution) and its transpose
+The mathematics works on channels-last arrays, x ``[N, *space, C]`` and filters ``[*kernel, C / groups, O]``; the rules
+turn Fluid's layouts into that and back. Two linear maps make everything: `correlate` (a convolution) and its transpose
 `spread` (the gradient of the input, and conv2d_transpose); both share `weight_gradient`.
 
-XLA's CPU backend has one good convolution, forward, over many channels. Here each of the three products chooses between
-that and forms made of dots and slices, by static shape (`choose`); bench/lowerings.py measures them against each other.
+XLA's CPU backend is good at one of these products, correlate over many channels. Here each product chooses between
+XLA's convolution and forms made of dots and slices, by static shape (`choose`); bench/lowerings.py measures them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,10 @@ def _on_cpu() -> bool:
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def correlate(x, w, window: Window):
-    """out[n, p, o] = sum over kernel elements k and channels c of x[n, p * stride + k * dilation - pad, c] * w[k, c, o]."""
+    """out[n, p, o] = sum over kernel elements k and channels c of x[n, p * stride + k * dilation - pad, c] w[k, c, o].
+
+    p, k, stride, dilation and pad have an entry per spatial dim.
+    """
     forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], x.dtype)
     return CORRELATE[forms.correlate](x, w, window)
 
@@ -314,9 +317,11 @@ def _spread_offsets(g, w, window, dims):
 def _weight_gradient_offsets(x, g, window):
     blocks, rows = _Blocks(window, g.shape[1:-1]), _rows(g)
     cut = blocks.cut(x)
-    _, matrices = lax.scan(
-        lambda _, place: (None, _dot(_rows(blocks.read(cut, place)), rows, 0, 0)), None, blocks.places()
-    )
+
+    def gradient(_, place):
+        return None, _dot(_rows(blocks.read(cut, place)), rows, 0, 0)
+
+    _, matrices = lax.scan(gradient, None, blocks.places())
     return matrices.reshape(*window.kernel, x.shape[-1], g.shape[-1])
 
 
@@ -325,7 +330,8 @@ def _weight_gradient_offsets(x, g, window):
 
 def _taken(x, window):
     """The elements of x that a kernel of one element meets."""
-    return lax.slice(_padded(x, window), (0,) * x.ndim, _padded(x, window).shape, (1, *window.strides, 1))
+    x = _padded(x, window)
+    return lax.slice(x, (0,) * x.ndim, x.shape, (1, *window.strides, 1))
 
 
 def _correlate_dot(x, w, window):

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from refluid.ops.registry import GRAD_SUFFIX, OpDef, Slot
-from refluid.ops.values import is_inexact, to_dense
+from refluid.ops.values import is_inexact, plain, to_dense
 
 Arguments = dict[str, list[Any]]
 Pullback = Callable[[Arguments], Arguments]
@@ -44,7 +44,7 @@ def forward_with_pullback(
         for i, gradient in zip(wanted, gradients, strict=True):
             spread[i] = gradient
         by_slot = jax.tree.unflatten(tree, spread)
-        return {slot + GRAD_SUFFIX: list(values) for slot, values in by_slot.items()}
+        return {slot + GRAD_SUFFIX: [plain(value) for value in values] for slot, values in by_slot.items()}
 
     return outputs, pullback
 
@@ -99,6 +99,6 @@ def derive_gradient_op(forward: OpDef) -> OpDef:
         outputs=tuple(incoming),
         attrs=forward.attrs,
         static=forward.static,
-        lod=None,
+        lod="aware" if forward.lod == "aware" else None,
         forward=forward,
     )

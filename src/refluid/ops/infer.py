@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from refluid.ops.registry import OpDef, lookup
-from refluid.ops.values import SelectedRows
+from refluid.ops.values import Ragged, SelectedRows
 
 
 class ShapeDtype(NamedTuple):
@@ -23,6 +23,7 @@ class ShapeDtype(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     rows: bool = False  # a SelectedRows of that shape rather than an array
+    lod_level: int = 0  # how many levels of sequences cut its rows
 
 
 Described = dict[str, list[ShapeDtype]]
@@ -57,7 +58,7 @@ def freeze(value: Any) -> Any:
 def _infer(type: str, inputs: tuple, attrs: tuple):
     definition = lookup(type)
     described = {slot: list(values) for slot, values in inputs}
-    dims = [dim for _, values in inputs for value in values for dim in value.shape]
+    dims = [dim for _, values in inputs for value in values for dim in (*value.shape, *(-1,) * value.lod_level)]
     if -1 not in dims:
         return _evaluate(definition, described, dict(attrs), 1)
     try:
@@ -78,18 +79,29 @@ def _infer_with_known_sizes(definition: OpDef, inputs: Described, attrs: dict, d
 
 
 def _evaluate(definition: OpDef, inputs: Described, attrs: dict[str, Any], stand_in: int) -> Described:
-    arguments = {slot: [_stand_in(value, stand_in) for value in values] for slot, values in inputs.items()}
+    aware = definition.lod == "aware"
+    arguments = {slot: [_stand_in(value, stand_in, aware) for value in values] for slot, values in inputs.items()}
     services = {"key": jax.random.key(0)} if definition.random else {}
     with jax.enable_x64(True):
         outputs = jax.eval_shape(lambda values: definition.call(values, attrs, **services), arguments)
     return {
-        slot: [ShapeDtype(tuple(v.shape), np.dtype(v.dtype), isinstance(v, SelectedRows)) for v in values]
+        slot: [_described(v) for v in values]
         for slot, values in outputs.items()
     }
 
 
-def _stand_in(value: ShapeDtype, size: int) -> Any:
+def _described(value: Any) -> ShapeDtype:
+    levels = len(value.offsets) if isinstance(value, Ragged) else 0
+    return ShapeDtype(tuple(value.shape), np.dtype(value.dtype), isinstance(value, SelectedRows), levels)
+
+
+def _stand_in(value: ShapeDtype, size: int, aware: bool) -> Any:
     shape = tuple(size if dim == -1 else dim for dim in value.shape)
+    if value.lod_level and aware:
+        # Rows, sequences and lengths are all unknown, and all different.
+        levels = range(1, value.lod_level + 1)
+        offsets = tuple(jax.ShapeDtypeStruct((size // 2 ** (value.lod_level - i + 1) + 1,), np.int32) for i in levels)
+        return Ragged(jax.ShapeDtypeStruct(shape, value.dtype), offsets, size // 16)
     if not value.rows:
         return jax.ShapeDtypeStruct(shape, value.dtype)
     return SelectedRows(

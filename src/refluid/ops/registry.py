@@ -59,6 +59,7 @@ class OpDef:
     random: bool = False
     host: bool = False
     lod: str | None = "share"
+    row_wise: bool | Callable[[dict[str, Any]], bool] = False
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
     forward: OpDef | None = None  # set on derived gradient ops only
 
@@ -69,6 +70,14 @@ class OpDef:
     @property
     def output_names(self) -> tuple[str, ...]:
         return tuple(slot.name for slot in self.outputs)
+
+    def takes_padding(self, attrs: dict[str, Any]) -> bool:
+        """Whether rows of padding in the inputs cannot change real rows of the outputs."""
+        if self.forward is not None:
+            return self.forward.takes_padding(attrs)
+        if self.lod == "aware":
+            return True
+        return self.row_wise(attrs) if callable(self.row_wise) else self.row_wise
 
     def known_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The attributes the rule understands; the rest only choose kernels in real Fluid."""
@@ -113,6 +122,7 @@ def op(
     random: bool = False,
     host: bool = False,
     lod: str | None = "share",
+    row_wise: bool | Callable[[dict[str, Any]], bool] = False,
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated function as the definition of op ``type``.
@@ -131,7 +141,11 @@ def op(
       random: the rule takes ``key``, a jax.random key.
       host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
         in its signature receives the HostContext (scope, operator, place).
-      lod: what happens to sequence information: "share" copies the first input's, None drops it.
+      lod: what happens to sequences. "share": the rule sees their rows as plain arrays, and outputs with as many rows
+        get the first input's offsets. None: likewise, but outputs are no sequences. "aware": the rule takes and gives
+        `Ragged` values, and minds their padding.
+      row_wise: whether each output row depends on the same input row only, so that padding rows do no harm; or a
+        function of the attributes that tells. (Rules with lod="aware" take padding as it comes.)
       sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
     """
 
@@ -154,6 +168,7 @@ def op(
                 random=random,
                 host=host,
                 lod=lod,
+                row_wise=row_wise,
                 sparse_outputs=sparse_outputs,
             )
         )

@@ -61,9 +61,92 @@ def _sorted_rows(rows: Any, height: int) -> tuple[Any, Any]:
     return packed >> 32, packed & 0xFFFFFFFF
 
 
+@partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest"])
+@dataclass(frozen=True)
+class Ragged:
+    """Packed sequences: rows and, per LoD level, offsets that cut them.
+
+    ``offsets[-1]`` cuts the rows of ``data``, ``offsets[i]`` the sequences of level i + 1; each starts with 0. They may
+    be padded, so that other lengths do not need another compilation: ``data`` may have rows after the last offset
+    (copies of a real row), and an inner level may repeat its last offset (empty sequences after the last real one).
+    ``longest`` bounds the length of the last level's sequences; it is a Python integer, so loops can be that long.
+    """
+
+    data: Any
+    offsets: tuple[Any, ...]
+    longest: int
+
+    @property
+    def dtype(self):
+        return self.data.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.data.ndim
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences the last level has, padding included."""
+        return self.offsets[-1].shape[0] - 1
+
+    @property
+    def lengths(self) -> Any:
+        """The length of each sequence of the last level."""
+        return self.offsets[-1][1:] - self.offsets[-1][:-1]
+
+    @property
+    def rows(self) -> Any:
+        """How many rows are real."""
+        return self.offsets[-1][-1]
+
+    def real(self) -> Any:
+        """True for real rows, False for padding."""
+        return jnp.arange(self.data.shape[0], dtype=self.offsets[-1].dtype) < self.rows
+
+    def owners(self) -> Any:
+        """For each row, the sequence of the last level it belongs to; padding rows get the number of sequences."""
+        places = jnp.arange(self.data.shape[0], dtype=self.offsets[-1].dtype)
+        owner = jnp.searchsorted(self.offsets[-1], places, side="right") - 1
+        return jnp.where(places < self.rows, owner, self.sequences)
+
+    def positions(self) -> Any:
+        """For each row, its place within its sequence."""
+        places = jnp.arange(self.data.shape[0], dtype=self.offsets[-1].dtype)
+        starts = jnp.concatenate([self.offsets[-1][:-1], self.offsets[-1][-1:]])
+        return places - starts[self.owners()]
+
+    def with_data(self, data: Any) -> Ragged:
+        """The same sequences with other rows."""
+        return Ragged(data, self.offsets, self.longest)
+
+    def to_padded(self, fill: Any = 0) -> Any:
+        """[sequences, longest, ...]: each sequence in a row of its own, ``fill`` after its end."""
+        places = self.offsets[-1][:-1, None] + jnp.arange(self.longest, dtype=self.offsets[-1].dtype)
+        inside = jnp.arange(self.longest) < self.lengths[:, None]
+        taken = self.data[jnp.where(inside, places, 0)]
+        return jnp.where(
+            inside.reshape(*inside.shape, *(1,) * (self.data.ndim - 1)), taken, jnp.asarray(fill, self.dtype)
+        )
+
+    def from_padded(self, padded: Any) -> Ragged:
+        """The inverse of `to_padded`: rows taken out of [sequences, longest, ...]; padding rows copy some real one."""
+        owners = jnp.minimum(self.owners(), max(self.sequences - 1, 0))
+        positions = jnp.clip(self.positions(), 0, max(self.longest - 1, 0))
+        return self.with_data(padded[owners, positions])
+
+
+def plain(value: Any) -> Any:
+    """The rows of a Ragged; anything else as it is."""
+    return value.data if isinstance(value, Ragged) else value
+
+
 def to_dense(value: Any) -> Any:
     """``value`` as a plain array."""
-    return value.to_dense() if isinstance(value, SelectedRows) else value
+    return value.to_dense() if isinstance(value, SelectedRows) else plain(value)
 
 
 def is_inexact(value: Any) -> bool:

@@ -20,7 +20,7 @@ def data(
     type: VarType = VarType.LOD_TENSOR,
     stop_gradient: bool = True,
 ) -> Variable:
-    """A variable that is fed. The batch comes first: -1 is put before ``shape``, unless it has an unknown dim already."""
+    """A variable that is fed; -1 for the batch is put before ``shape``, unless that has an unknown dim already."""
     dims = [-1 if dim is None else int(dim) for dim in shape]
     if append_batch_size and all(dim >= 0 for dim in dims):
         dims = [-1, *dims]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,7 +34,7 @@ class _Averaged:
         """Gives parameters their own values back."""
         executor.run(self.restore_program)
 
-    def _write_restore_program(self, kept: list[tuple[Variable, Variable]]) -> None:
+    def _write_restore_program(self, kept: Sequence[tuple[Variable, Variable]]) -> None:
         self.restore_program = Program()
         with program_guard(self.restore_program):
             block = self.restore_program.global_block()

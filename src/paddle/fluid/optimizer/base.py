@@ -15,7 +15,8 @@ from paddle.fluid.regularizer import append_regularization_ops
 from refluid.ir import Variable, default_main_program, name_of, name_scope, program_guard, unique_name
 from refluid.ir.backward import append_backward
 
-Pairs = list[tuple[Variable, Variable | None]]
+# Parameters with their gradients, None where there is none.
+Pairs = Sequence[tuple[Any, Any]]
 
 
 @dataclass(frozen=True)

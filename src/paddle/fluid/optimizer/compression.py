@@ -80,7 +80,7 @@ class DGCMomentumOptimizer(Optimizer):
         variable.stop_gradient = True
         return variable
 
-    def _append_dgc_op(self, param: Variable, grad: Variable) -> None:
+    def _append_dgc_op(self, param: Any, grad: Variable) -> None:
         block = default_main_program().global_block()
         kind, coefficient = _decay(param.regularizer or self.regularization)
         u, v = self._get_accumulator(_U, param), self._get_accumulator(_V, param)

@@ -1,0 +1,14 @@
+"""Fluid's module path of comparisons and control flow.
+
+Here layers are sorted by topic; every one of them is found through this path too.
+"""
+
+from typing import Any
+
+from paddle.fluid.layers.single_op import find_layer
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    return find_layer(name)

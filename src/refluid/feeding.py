@@ -1,0 +1,109 @@
+"""Feeds: what users hand to a run, made into what steps take, and checked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from refluid.errors import FeedError, OpError
+from refluid.ir.block import Block
+from refluid.ir.program import Program
+from refluid.ir.variable import Variable
+from refluid.ir.vartype import as_numpy
+from refluid.lowering.buckets import Buckets
+from refluid.ops.values import Ragged
+from refluid.tensors import LoDTensor
+
+
+def read_feed(
+    program: Program, feed: Mapping[str, Any], buckets: Buckets, exact: bool
+) -> tuple[tuple[str, ...], list[Any]]:
+    """Names and values of a feed; sequences are padded to bucket sizes unless ``exact``."""
+    if not isinstance(feed, Mapping):
+        raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
+    values = list(feed.values())
+    for i, (name, value) in enumerate(feed.items()):
+        if value.__class__ is not np.ndarray:
+            values[i] = _feed_value(program.global_block(), name, value, buckets, exact)
+    return tuple(feed), values
+
+
+def signature(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What a compiled step depends on: shapes and dtypes, and for sequences how they are padded."""
+    return tuple([(v.shape, v.dtype) if v.__class__ is not Ragged else _ragged_signature(v) for v in values])
+
+
+def _ragged_signature(value: Ragged) -> tuple[Any, ...]:
+    return value.shape, value.dtype, tuple(offsets.shape for offsets in value.offsets), value.longest
+
+
+def _feed_value(block: Block, name: str, value: Any, buckets: Buckets, exact: bool) -> Any:
+    """Lists and scalars take the variable's dtype; tensors give their array, or their sequences."""
+    if isinstance(value, LoDTensor):
+        if value.value is None:
+            raise FeedError(name, "the LoDTensor holds no value")
+        return buckets.ragged(name, value, exact) if value._lod else value.value
+    if isinstance(value, np.ndarray | jax.Array):
+        return value
+    variable = block.vars.get(name)
+    dtype = None if variable is None else as_numpy(variable.dtype)
+    try:
+        return np.array([value] if np.isscalar(value) else value, dtype)
+    except (ValueError, TypeError) as error:
+        raise FeedError(name, f"the value cannot be made an array of {dtype}: {error}") from error
+
+
+def check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> None:
+    """Raises unless every value fits the variable it is fed to."""
+    for name, value in zip(names, values, strict=True):
+        variable = block.vars.get(name)
+        if variable is None:
+            near = difflib.get_close_matches(name, [v.name for v in block.vars.values() if v.is_data], n=1)
+            raise FeedError(name, "the program has no such variable", f"did you mean {near[0]}?" if near else None)
+        expected = as_numpy(variable.dtype)
+        if not _accepts(expected, value.dtype, strict=variable.need_check_feed):
+            raise FeedError(
+                name,
+                f"expected {expected}{list(variable.shape)}, got {value.dtype}{list(value.shape)}",
+                f"convert the array with .astype('{expected}')",
+            )
+        if variable.need_check_feed and not _fits(value.shape, variable):
+            raise FeedError(
+                name,
+                f"expected shape {list(variable.shape)}, got {list(value.shape)}",
+                "a dim of -1 takes any size; the batch comes first",
+            )
+
+
+def _accepts(expected: np.dtype, given: np.dtype, strict: bool) -> bool:
+    """Whether a fed dtype will do. ``fluid.data`` insists; ``layers.data`` lets integers through as they are.
+
+    Scripts declare labels without a dtype (so float32) and feed int64; real Fluid runs them.
+    """
+    if given == expected:
+        return True
+    if strict or given.kind not in "iub":
+        return False
+    return expected.kind == "f" or np.can_cast(given, expected, "safe")
+
+
+def with_feed_hint(error: OpError, block: Block, names: Sequence[str], values: Sequence[Any]) -> OpError:
+    """``layers.data`` takes any shape, as in real Fluid; when an op then fails, the odd feed is worth a hint."""
+    odd = [
+        f"{name} was declared {list(block.vars[name].shape)} and fed {list(value.shape)}"
+        for name, value in zip(names, values, strict=True)
+        if not _fits(value.shape, block.vars[name])
+    ]
+    if not odd or error.hint or type(error) is not OpError:
+        return error
+    return OpError(error.op_type, error.problem, error.arguments, error.attrs, error.written_at, "; ".join(odd))
+
+
+def _fits(shape: Sequence[int], variable: Variable) -> bool:
+    if len(shape) != len(variable.shape):
+        return False
+    return all(want < 0 or have == want for have, want in zip(shape, variable.shape, strict=True))

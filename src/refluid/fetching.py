@@ -1,0 +1,68 @@
+"""Fetches: which variables a run returns, and in what form."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from refluid.errors import FetchError
+from refluid.ir.block import Block
+from refluid.ir.variable import Variable, name_of
+from refluid.lowering.buckets import to_tensor
+from refluid.ops.values import Ragged, SelectedRows
+from refluid.scope import Scope
+from refluid.tensors import LoDTensor, SelectedRowsTensor
+
+
+def fetch_names(fetch_list: Any) -> tuple[str, ...]:
+    """The names a fetch list asks for."""
+    if isinstance(fetch_list, str | Variable):
+        fetch_list = [fetch_list]
+    if not isinstance(fetch_list, list | tuple):
+        raise TypeError(f"fetch_list is a list of variables or names, not {type(fetch_list).__name__}")
+    return tuple([item if item.__class__ is str else _fetch_name(item) for item in fetch_list])
+
+
+def _fetch_name(item: Any) -> str:
+    if not isinstance(item, str | Variable):
+        raise TypeError(f"fetch_list holds variables or names, not {type(item).__name__}")
+    return name_of(item)
+
+
+def check_fetches(block: Block, fetches: Sequence[str], feeds: Sequence[str], scope: Scope) -> None:
+    """Raises unless every fetched variable gets a value."""
+    written = {name for op in block.ops for name in op.output_arg_names}
+    for name in fetches:
+        if name in written or name in feeds:
+            continue
+        if block.find_var_recursive(name) is None:
+            near = difflib.get_close_matches(name, list(block.vars), n=1)
+            raise FetchError(name, "the program has no such variable", f"did you mean {near[0]}?" if near else None)
+        held = scope.find_var(name)
+        if held is None or held.value is None:
+            raise FetchError(name, "no op of the program computes it and the scope has no value for it")
+
+
+def as_numpy(name: str, value: Any) -> Any:
+    """A fetched value as a NumPy array of the user's own."""
+    if isinstance(value, SelectedRows):
+        raise RuntimeError(f"fetch {name}: selected rows cannot become a NumPy array; pass return_numpy=False")
+    if isinstance(value, Ragged):
+        raise RuntimeError(
+            f"fetch {name}: it holds sequences, and a NumPy array would lose where they begin and end; "
+            "pass return_numpy=False and take np.array(tensor) and tensor.lod()"
+        )
+    return np.asarray(value).copy()  # twice as fast as np.array(value)
+
+
+def as_tensor(name: str, value: Any) -> Any:
+    """A fetched value as a LoDTensor or a SelectedRows tensor."""
+    if isinstance(value, SelectedRows):
+        return SelectedRowsTensor.of(value)
+    if isinstance(value, Ragged):
+        return to_tensor(value)
+    return LoDTensor(jax.block_until_ready(value))
