@@ -30,13 +30,15 @@ def argmax(x: Variable, axis: int = 0) -> Variable:
 
 
 def argsort(
-    input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
+    input: Variable, axis: int = -1, name: str | bool | None = None, descending: bool | str | None = False
 ) -> tuple[Variable, Variable]:
     """Gives the elements in order along ``axis``, and where each of them was."""
     check_type(input, "input", Variable, "argsort")
+    if isinstance(name, bool):  # from 1.6 on, ``descending`` comes before ``name``
+        name, descending = descending or None, name
     outputs = {"Out": input.dtype, "Indices": "int64"}
-    attrs = {"axis": axis, "descending": descending}
-    ordered, places = _without_gradient(append_single_op("argsort", {"X": input}, outputs, attrs, name))
+    attrs = {"axis": axis, "descending": bool(descending)}
+    ordered, places = _without_gradient(append_single_op("argsort", {"X": input}, outputs, attrs, name))  # pyright: ignore
     return ordered, places
 
 
