@@ -90,13 +90,13 @@ def why_again(steps: Mapping[Any, Any], key: Any) -> str | None:
     if all(k[1] != version for k in same_program):
         return "it was changed after it had been compiled (an op, a variable or the seed)"
     alike = [k for k in same_program if k[1] == version and k[2] == names and k[4] == fetches]
-    for name, (_, dtype), before in zip(names, signature, alike[-1][3] if alike else (), strict=False):
+    for name, (_, dtype, *_), before in zip(names, signature, alike[-1][3] if alike else (), strict=False):
         if dtype != before[1]:
             return f"feed {name} changed from {before[1]} to {dtype}"
     if len(alike) < _EXPECTED_SHAPES:
         return None
-    for name, (shape, _), before in zip(names, signature, alike[-1][3], strict=True):
-        if shape != before[0]:
+    for name, (shape, _, *sequences), before in zip(names, signature, alike[-1][3], strict=True):
+        if shape != before[0] and not sequences:  # their padded sizes settle by themselves
             return (
                 f"feed {name} has shape {list(shape)}, after {list(before[0])} and {len(alike) - 1} other shapes; "
                 "batches of one size (drop_last=True) avoid it"

@@ -116,6 +116,8 @@ class Executor:
 
     def _give_up_padding(self, program: Program, error: PaddingError) -> None:
         self._exact.add(program.uid)
+        if error.misfit:
+            return
         warnings.warn(
             f"{error}, so sequences are not padded and the program is compiled for every new total length",
             PaddingWarning,

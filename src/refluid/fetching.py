@@ -52,6 +52,8 @@ def as_numpy(name: str, value: Any) -> Any:
     if isinstance(value, SelectedRows):
         raise RuntimeError(f"fetch {name}: selected rows cannot become a NumPy array; pass return_numpy=False")
     if isinstance(value, Ragged):
+        if value.rows_only:
+            return np.asarray(value.data)[: int(value.rows)].copy()
         raise RuntimeError(
             f"fetch {name}: it holds sequences, and a NumPy array would lose where they begin and end; "
             "pass return_numpy=False and take np.array(tensor) and tensor.lod()"

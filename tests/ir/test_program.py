@@ -140,3 +140,17 @@ def test_a_variable_cannot_be_created_again_with_another_shape():
     assert block.create_var(name="v").shape == (2, 3)
     with pytest.raises(ValueError, match="variable v exists with shape"):
         block.create_var(name="v", shape=[3, 2])
+
+
+def test_an_unsupported_attribute_value_is_named():
+    x = fluid.layers.data("x", [3, 8, 8])
+    out = fluid.layers.create_tensor("float32")
+    attrs = {"pooling_type": "median", "ksize": [2, 2]}
+    with pytest.raises(OpError, match=r"pool2d: pooling_type must be max or avg, not median(.|\n)*test_program.py"):
+        x.block.append_op(type="pool2d", inputs={"X": x}, outputs={"Out": out}, attrs=attrs)
+
+
+def test_an_unknown_activation_names_the_nearest_one():
+    x = fluid.layers.data("x", [8])
+    with pytest.raises(UnknownOpError, match=r"wish: refluid has no op of this type(.|\n)*swish"):
+        fluid.layers.fc(x, 4, act="wish")

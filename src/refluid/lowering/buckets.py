@@ -77,5 +77,5 @@ def to_tensor(value: Ragged) -> LoDTensor:
         levels.append(level.tolist())
         count = int(level[-1])
     tensor = LoDTensor(np.asarray(value.data)[:count].copy())
-    tensor.set_lod(levels)
+    tensor.set_lod([] if value.rows_only else levels)
     return tensor

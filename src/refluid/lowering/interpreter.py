@@ -16,7 +16,7 @@ import numpy as np
 from refluid.errors import OpError, UnknownOpError
 from refluid.ir.backward import EMPTY
 from refluid.ir.operator import Operator
-from refluid.lowering.ragged import PaddingError, as_sequences, has_ragged, rows_of
+from refluid.lowering.ragged import PaddingError, as_sequences, has_ragged, rows_of, with_padded_gradients
 from refluid.ops.checks import RangeCheck, collecting
 from refluid.ops.grad import Pullback, forward_with_pullback
 from refluid.ops.noise import fold_in
@@ -103,10 +103,17 @@ def _evaluate(
     definition = op.definition
     if not has_ragged(arguments):
         return _call(op, definition, arguments, context, pullback, shared)
-    if context.padded and not definition.takes_padding(op.attrs):
+    if context.padded and not definition.takes_padding(op.attrs, arguments):
         raise PaddingError(op)
+    arguments = with_padded_gradients(arguments)
     rows = arguments if definition.lod == "aware" else rows_of(arguments)
-    return as_sequences(definition, arguments, _call(op, definition, rows, context, pullback, shared))
+    try:
+        outputs = _call(op, definition, rows, context, pullback, shared)
+    except Exception as error:
+        if not context.padded:
+            raise
+        raise PaddingError(op, misfit=True) from error
+    return as_sequences(definition, arguments, outputs)
 
 
 def _call(

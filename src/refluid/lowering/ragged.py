@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from refluid.ir.operator import Operator
 from refluid.ops.registry import GRAD_SUFFIX, OpDef
-from refluid.ops.values import Ragged, plain
+from refluid.ops.values import Ragged, SelectedRows, plain
 
 Arguments = dict[str, list[Any]]
 
 
 class PaddingError(Exception):
-    """An op that mixes rows met rows of padding; the step must run without padding."""
+    """An op that mixes rows met rows of padding; the step must run without padding.
 
-    def __init__(self, op: Operator):
-        self.op = op
+    ``misfit``: the op failed, maybe because its other inputs are not padded. If they have as many rows as the
+    sequences, then every new length is a new shape of them as well, and padding would gain nothing.
+    """
+
+    def __init__(self, op: Operator, misfit: bool = False):
+        self.op, self.misfit = op, misfit
         super().__init__(f"{op.type} mixes rows ({op.written_at})")
 
 
@@ -35,26 +43,47 @@ def rows_of(arguments: Arguments) -> Arguments:
 
 def as_sequences(definition: OpDef, arguments: Arguments, outputs: Arguments) -> Arguments:
     """Gives outputs that are still cut like an input that input's offsets."""
-    first = next((v for slot in definition.input_names for v in arguments.get(slot, ()) if isinstance(v, Ragged)), None)
+    if definition.lod == "aware" and definition.forward is None:
+        return outputs
+    found = [v for slot in definition.input_names for v in arguments.get(slot, ()) if isinstance(v, Ragged)]
+    first = min(found, key=lambda value: value.rows_only)  # a sequence rather than rows that are none
     return {
-        slot: [
-            _wrapped(value, _model(slot, i, arguments, first if definition.lod == "share" else None))
-            for i, value in enumerate(values)
-        ]
+        slot: [_wrapped(value, _model(slot, i, definition, arguments, first)) for i, value in enumerate(values)]
         for slot, values in outputs.items()
     }
 
 
-def _model(slot: str, index: int, arguments: Arguments, first: Ragged | None) -> Ragged | None:
-    if not slot.endswith(GRAD_SUFFIX):
+def _model(slot: str, index: int, definition: OpDef, arguments: Arguments, first: Ragged) -> Ragged | None:
+    if slot.endswith(GRAD_SUFFIX) and slot.removesuffix(GRAD_SUFFIX) in arguments:
+        belongs_to = arguments[slot.removesuffix(GRAD_SUFFIX)]
+        value = belongs_to[index] if index < len(belongs_to) else None
+        return value if isinstance(value, Ragged) else None
+    if slot.endswith(GRAD_SUFFIX) or definition.lod == "share":
         return first
-    belongs_to = arguments.get(slot.removesuffix(GRAD_SUFFIX), ())
-    value = belongs_to[index] if index < len(belongs_to) else None
-    return value if isinstance(value, Ragged) else None
+    return first.as_rows(first.data)  # Fluid gives these outputs no LoD, but their rows are padded all the same
 
 
 def _wrapped(value: Any, model: Ragged | None) -> Any:
-    fits = model is not None and getattr(value, "ndim", 0) > 0 and value.shape[0] == model.shape[0]
-    if fits and not isinstance(value, Ragged):
-        return model.with_data(value)  # pyright: ignore[reportOptionalMemberAccess]
-    return value
+    if model is None or isinstance(value, Ragged | SelectedRows):
+        return value
+    return model.with_data(value) if value.ndim and value.shape[0] == model.shape[0] else value
+
+
+def with_padded_gradients(arguments: Arguments) -> Arguments:
+    """Incoming gradients that know nothing of padding, such as those a user feeds, with zeros for it."""
+    return {slot: _padded_like(slot, values, arguments) for slot, values in arguments.items()}
+
+
+def _padded_like(slot: str, values: list[Any], arguments: Arguments) -> list[Any]:
+    models = arguments.get(slot.removesuffix(GRAD_SUFFIX), ()) if slot.endswith(GRAD_SUFFIX) else ()
+    if not any(isinstance(model, Ragged) for model in models):
+        return values
+    return [
+        model.with_data(jnp.pad(value, [(0, model.shape[0] - value.shape[0])] + [(0, 0)] * (value.ndim - 1)))
+        if isinstance(model, Ragged)
+        and isinstance(value, jax.Array | np.ndarray)
+        and value.ndim == model.ndim
+        and value.shape[0] < model.shape[0]
+        else value
+        for value, model in zip(values, models, strict=True)
+    ]

@@ -14,8 +14,9 @@ from jax import lax
 
 from refluid.ops.elementwise import absolute, clamp
 from refluid.ops.registry import OpDef, Slot, add, elementwise_ops, op
+from refluid.ops.rows import not_along_rows
 
-unary = partial(op, inputs="X", outputs="Out")
+unary = partial(op, inputs="X", outputs="Out", row_wise=True)
 
 
 def _through_floats(function):
@@ -62,7 +63,8 @@ elementwise_ops(
         "square": jnp.square,
         "tanh": jnp.tanh,
         "tanh_shrink": lambda x: x - jnp.tanh(x),
-    }
+    },
+    row_wise=True,
 )
 
 
@@ -102,7 +104,7 @@ def hard_swish(x, *, threshold=6.0, scale=6.0, offset=3.0):
     return x * jnp.clip(x + offset, 0, threshold) / scale
 
 
-@op("hard_swish_grad", inputs="X Out@GRAD", outputs="X@GRAD", grad=None)
+@op("hard_swish_grad", inputs="X Out@GRAD", outputs="X@GRAD", grad=None, row_wise=True)
 def hard_swish_grad(x, grad, *, threshold=6.0, scale=6.0, offset=3.0):
     """Fluid's gradient, which above the threshold is 1 even where threshold / scale is not."""
     inside = jnp.where(x + offset > 0, (2 * x + offset) / scale, 0)
@@ -115,7 +117,7 @@ def leaky_relu(x, *, alpha=0.02):
     return jnp.where(x > alpha * x, x, alpha * x)
 
 
-@unary("maxout")
+@unary("maxout", row_wise=not_along_rows("axis", 1))
 def maxout(x, *, groups, axis=1):
     """The largest of each ``groups`` neighbouring channels; at a tie the first one receives the gradient."""
     axis %= x.ndim
@@ -134,14 +136,14 @@ def mish(x, *, threshold=20.0):
     return x * jnp.tanh(jnp.where(jnp.abs(x) > threshold, tail, jax.nn.softplus(x)))
 
 
-@op("pow", inputs="X FactorTensor?", outputs="Out", differentiable="X")
+@op("pow", inputs="X FactorTensor?", outputs="Out", differentiable="X", row_wise=True)
 def pow(x, factor_tensor=None, *, factor=1.0):
     """x ** factor."""
     exponent = factor if factor_tensor is None else factor_tensor.reshape(())
     return _through_floats(lambda base: jnp.power(base, jnp.asarray(exponent, base.dtype)))(x)
 
 
-@op("prelu", inputs="X Alpha", outputs="Out")
+@op("prelu", inputs="X Alpha", outputs="Out", row_wise=True)
 def prelu(x, alpha, *, mode="all"):
     """x above 0, alpha * x below and at 0; one alpha for all, for each channel, or for each element of a row."""
     shapes = {"all": (), "channel": (1, *x.shape[1:2], *(1 for _ in x.shape[2:])), "element": (1, *x.shape[1:])}
@@ -168,7 +170,7 @@ def soft_relu(x, *, threshold=40.0):
     return jax.nn.softplus(jnp.clip(x, -threshold, threshold))
 
 
-@op("soft_relu_grad", inputs="Out Out@GRAD", outputs="X@GRAD", grad=None)
+@op("soft_relu_grad", inputs="Out Out@GRAD", outputs="X@GRAD", grad=None, row_wise=True)
 def soft_relu_grad(out, grad, *, threshold=40.0):
     """Fluid's gradient, which compares the result with the threshold rather than x."""
     return jnp.where((out > -threshold) & (out < threshold), grad * -jnp.expm1(-out), 0)
@@ -199,4 +201,4 @@ def softshrink(x: Any, **attrs: float) -> Any:
 
 
 # Its attribute is a Python keyword, so the schema can't be read off a parameter.
-add(OpDef("softshrink", softshrink, (Slot("X"),), (Slot("Out"),), attrs={"lambda": 0.5}))
+add(OpDef("softshrink", softshrink, (Slot("X"),), (Slot("Out"),), attrs={"lambda": 0.5}, row_wise=True))

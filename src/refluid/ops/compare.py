@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from refluid.ops.elementwise import aligned
 from refluid.ops.registry import op
+from refluid.ops.rows import broadcast_along_rows
 from refluid.ops.values import SelectedRows
 
 
@@ -24,7 +25,7 @@ def _not_equal(x, y):
 
 
 def _register_comparison(type: str, function: Callable[..., Any]) -> None:
-    @op(type, inputs="X Y", outputs="Out", grad=None)
+    @op(type, inputs="X Y", outputs="Out", grad=None, row_wise=broadcast_along_rows)
     def rule(x, y, *, axis=-1):
         return function(*aligned(x, y, axis))
 
@@ -40,7 +41,7 @@ _register_comparison("not_equal", _not_equal)
 
 
 def _register_logic(type: str, function: Callable[..., Any]) -> None:
-    @op(type, inputs="X Y", outputs="Out", grad=None)
+    @op(type, inputs="X Y", outputs="Out", grad=None, row_wise=True)
     def rule(x, y):
         if x.size != y.size:
             raise ValueError("X and Y must have the same number of elements")
@@ -54,14 +55,15 @@ _register_logic("logical_or", jnp.logical_or)
 _register_logic("logical_xor", jnp.logical_xor)
 
 
-@op("logical_not", inputs="X", outputs="Out", grad=None)
+@op("logical_not", inputs="X", outputs="Out", grad=None, row_wise=True)
 def logical_not(x):
     """not x."""
     return jnp.logical_not(x)
 
 
 def _register_test(type: str, function: Callable[..., Any]) -> None:
-    @op(type, inputs="X", outputs="Out", grad=None, lod=None)
+    # Rows of padding are copies or zeros: they hold nothing the others do not.
+    @op(type, inputs="X", outputs="Out", grad=None, lod=None, row_wise=True)
     def rule(x):
         values = x.values if isinstance(x, SelectedRows) else x
         return function(values).reshape(1)

@@ -89,19 +89,19 @@ def fill_constant_batch_size_like(x, *, shape, dtype=5, value=0.0, str_value="",
     return _filled(dims, value, str_value, dtype)
 
 
-@op("fill_zeros_like", inputs="X", outputs="Out", constant=True, grad=None)
+@op("fill_zeros_like", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True)
 def fill_zeros_like(x):
     """Zeros, as many as x has elements."""
     return jnp.zeros(x.shape, x.dtype)
 
 
-@op("fill_zeros_like2", inputs="X", outputs="Out", constant=True, grad=None)
+@op("fill_zeros_like2", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True)
 def fill_zeros_like2(x, *, dtype=5):
     """Zeros of a given dtype, as many as x has elements."""
     return jnp.zeros(x.shape, numpy_dtype(dtype))
 
 
-@op("fill_any_like", inputs="X", outputs="Out", constant=True, grad=None)
+@op("fill_any_like", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True)
 def fill_any_like(x, *, value=0.0, dtype=-1):
     """A number, as often as x has elements."""
     return _filled(x.shape, value, "", dtype) if dtype >= 0 else jnp.full(x.shape, value, x.dtype)
@@ -206,13 +206,13 @@ def is_empty(x):
     return jnp.asarray(np.asarray([0 in x.shape]))
 
 
-@op("cast", inputs="X", outputs="Out")
+@op("cast", inputs="X", outputs="Out", row_wise=True)
 def cast(x, *, out_dtype):
     """x as another dtype."""
     return x.astype(numpy_dtype(out_dtype))
 
 
-@op("assign", inputs="X", outputs="Out")
+@op("assign", inputs="X", outputs="Out", row_wise=True)
 def assign(x):
     """x."""
     return x

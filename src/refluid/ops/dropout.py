@@ -11,7 +11,7 @@ from refluid.ops.noise import keep_mask
 from refluid.ops.registry import op
 
 
-@op("dropout", inputs="X Seed?", outputs="Out Mask", random=True)
+@op("dropout", inputs="X Seed?", outputs="Out Mask", random=True, row_wise=True)
 def dropout(x, seed=None, *, dropout_prob=0.5, is_test=False, dropout_implementation="downgrade_in_infer", key):
     """x with elements set to zero at random. Mask is 1 where x was kept; there is none in a test."""
     upscales = _upscales(dropout_implementation)
@@ -25,7 +25,7 @@ def dropout(x, seed=None, *, dropout_prob=0.5, is_test=False, dropout_implementa
     return _kept(x, keep, dropout_prob, upscales), keep.astype(jnp.uint8)
 
 
-@op("dropout_grad", inputs="Mask? Out@GRAD", outputs="X@GRAD", lod=None)
+@op("dropout_grad", inputs="Mask? Out@GRAD", outputs="X@GRAD", lod=None, row_wise=True)
 def dropout_grad(mask, out_grad, *, dropout_prob=0.5, dropout_implementation="downgrade_in_infer"):
     """The gradient where x was kept, zero elsewhere."""
     upscales = _upscales(dropout_implementation)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from refluid.ops.registry import op
+from refluid.ops.rows import broadcast_along_rows
 from refluid.ops.values import SelectedRows
 
 
@@ -70,7 +71,7 @@ def _minimum(x, y):
 
 
 def _register(type: str, function: Callable[..., Any], **options: Any) -> None:
-    @op(type, inputs="X Y", outputs="Out", **options)
+    @op(type, inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, **options)
     def rule(x, y, *, axis=-1):
         return function(*aligned(x, y, axis))
 
@@ -87,7 +88,7 @@ _register("elementwise_mod", _mod, grad=None)
 _register("elementwise_floordiv", _divide, grad=None)
 
 
-@op("elementwise_mul", inputs="X Y", outputs="Out")
+@op("elementwise_mul", inputs="X Y", outputs="Out", row_wise=broadcast_along_rows)
 def elementwise_mul(x, y, *, axis=-1):
     """x * y; a SelectedRows x takes a y of one element."""
     if not isinstance(x, SelectedRows):
@@ -97,7 +98,7 @@ def elementwise_mul(x, y, *, axis=-1):
     return x.map_values(lambda values: values * y.reshape(()))
 
 
-@op("minus", inputs="X Y", outputs="Out")
+@op("minus", inputs="X Y", outputs="Out", row_wise=True)
 def minus(x, y):
     """x - y, of one shape."""
     if x.shape != y.shape:
@@ -105,7 +106,7 @@ def minus(x, y):
     return x - y
 
 
-@op("sum", inputs="X*", outputs="Out")
+@op("sum", inputs="X*", outputs="Out", row_wise=True)
 def sum_(xs):
     """All inputs added up. Only if all of them are SelectedRows is the result one, each row once, in order."""
     sparse = [x for x in xs if isinstance(x, SelectedRows)]
@@ -118,7 +119,7 @@ def sum_(xs):
     return reduce(lambda total, x: total.at[x.rows].add(x.values, mode="drop"), sparse, reduce(jnp.add, dense))
 
 
-@op("scale", inputs="X ScaleTensor?", outputs="Out", differentiable="X")
+@op("scale", inputs="X ScaleTensor?", outputs="Out", differentiable="X", row_wise=True)
 def scale(x, scale_tensor=None, *, scale=1.0, bias=0.0, bias_after_scale=True):
     """scale * x + bias, or scale * (x + bias); for integers scale and bias are cut to integers first."""
     if isinstance(x, SelectedRows):
@@ -132,7 +133,7 @@ def _scale(x, scale_tensor, scale, bias, bias_after_scale):
     return x * factor + offset if bias_after_scale else (x + offset) * factor
 
 
-@op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X")
+@op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X", row_wise=True)
 def clip(x, min_tensor=None, max_tensor=None, *, min=0.0, max=0.0):
     """x cut to [min, max]; a SelectedRows is merged first, because clipping does not distribute over adding."""
     low = min if min_tensor is None else min_tensor.reshape(())

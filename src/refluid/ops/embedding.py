@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from refluid.ops.checks import require_in_range
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
-from refluid.ops.values import SelectedRows
+from refluid.ops.rows import sequences_only_in
+from refluid.ops.values import Ragged, SelectedRows, plain
 
 _NO_PADDING = -1
 
@@ -19,7 +20,7 @@ def _sparse_table(attrs: dict[str, Any]) -> set[str]:
     return {"W@GRAD"} if attrs.get("is_sparse") else set()
 
 
-@op("lookup_table", inputs="Ids W", outputs="Out", differentiable="W")
+@op("lookup_table", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
 def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
     """Rows of w by ids of shape [..., 1]; ``padding_idx`` gives zeros."""
     if ids.shape[-1:] != (1,):
@@ -27,7 +28,7 @@ def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
     return _look_up(ids, w, padding_idx).reshape(*ids.shape[:-1], *w.shape[1:])
 
 
-@op("lookup_table_v2", inputs="Ids W", outputs="Out", differentiable="W")
+@op("lookup_table_v2", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
 def lookup_table_v2(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
     """Rows of w by ids of any shape; ``padding_idx`` gives zeros."""
     return _look_up(ids, w, padding_idx)
@@ -41,17 +42,24 @@ def _look_up(ids, w, padding_idx):
     return jnp.where((ids == padding_idx)[..., None], 0.0, found)
 
 
-@op("lookup_table_grad", inputs="Ids W Out@GRAD", outputs="W@GRAD", grad=None, lod=None, sparse_outputs=_sparse_table)
-@op(
-    "lookup_table_v2_grad", inputs="Ids W Out@GRAD", outputs="W@GRAD", grad=None, lod=None, sparse_outputs=_sparse_table
-)
+_LOOKUP_GRAD: dict[str, Any] = {
+    "inputs": "Ids W Out@GRAD",
+    "outputs": "W@GRAD",
+    "grad": None,
+    "lod": "aware",
+    "sparse_outputs": _sparse_table,
+}
+
+
+@op("lookup_table_grad", **_LOOKUP_GRAD)
+@op("lookup_table_v2_grad", **_LOOKUP_GRAD)
 def lookup_table_grad(ids, w, out_grad, *, padding_idx=_NO_PADDING, is_sparse=False):
     """dout at the rows that were looked up: SelectedRows with a row for every id, or all of w's rows.
 
     Only the dense form leaves out ``padding_idx``, in Fluid too.
     """
-    rows = ids.reshape(-1)
-    values = out_grad.reshape(rows.shape[0], *w.shape[1:])
+    rows = _real_ids(ids, w.shape[0]).reshape(-1)
+    values = plain(out_grad).reshape(rows.shape[0], *w.shape[1:])
     if is_sparse:
         return SelectedRows(rows, values, w.shape[0])
     if padding_idx != _NO_PADDING:
@@ -59,7 +67,14 @@ def lookup_table_grad(ids, w, out_grad, *, padding_idx=_NO_PADDING, is_sparse=Fa
     return SelectedRows(rows, values, w.shape[0]).to_dense()
 
 
-@op("lookup_table_dequant", inputs="Ids W", outputs="Out", grad=None)
+def _real_ids(ids, height):
+    """The ids, with "no row" for those of padding: an optimizer must not count a row as touched because of them."""
+    if not isinstance(ids, Ragged):
+        return ids
+    return ids.masked(height)
+
+
+@op("lookup_table_dequant", inputs="Ids W", outputs="Out", grad=None, row_wise=sequences_only_in("Ids"))
 def lookup_table_dequant(ids, w, *, padding_idx=_NO_PADDING):
     """Rows of bytes, four packed in a float, scaled between the row's smallest and largest value in front of them."""
     found = lookup_table(ids, w, padding_idx=padding_idx)
@@ -92,7 +107,7 @@ def get_tensor_from_selected_rows(x):
     return x.values if isinstance(x, SelectedRows) else x
 
 
-@op("cvm", inputs="X CVM", outputs="Y", differentiable="X")
+@op("cvm", inputs="X CVM", outputs="Y", differentiable="X", row_wise=True)
 def cvm(x, show_click, *, use_cvm=True):
     """The first two columns, shows and clicks, as log(show + 1) and the logarithm of the click rate, or left out."""
     if not use_cvm:

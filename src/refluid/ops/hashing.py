@@ -65,7 +65,7 @@ def _columns(x: Any) -> tuple[list[Any], Any]:
     return words, halves[-1] if len(halves) % 2 else None
 
 
-@op("hash", inputs="X", outputs="Out", grad=None)
+@op("hash", inputs="X", outputs="Out", grad=None, row_wise=True)
 def hash_(x, *, num_hash=1, mod_by=100000):
     """``num_hash`` numbers in [0, mod_by) for each row of x: its xxHash with seeds 0, 1, ..."""
     if x.ndim < 2 or x.dtype not in (jnp.int32, jnp.int64):

@@ -11,6 +11,7 @@ from refluid.ops.checks import require_in_range
 from refluid.ops.dtypes import numpy_dtype
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.rows import sequences_only_in
 from refluid.ops.static import integer
 
 
@@ -43,7 +44,7 @@ def _flat_ids(ids: Any, slot: str) -> Any:
     return ids.reshape(-1)
 
 
-@op("gather", inputs="X Index", outputs="Out", differentiable="X", lod=None)
+@op("gather", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=sequences_only_in("Index"))
 def gather(x, index, *, overwrite=True):
     """The rows of x that Index names."""
     require_in_range(index, x.shape[0], slot="Index")
@@ -59,7 +60,14 @@ def gather_grad(x, index, grad, *, overwrite=True):
     return jnp.zeros_like(x).at[ids].add(grad)
 
 
-@op("gather_nd", inputs="X Index", outputs="Out", differentiable="X", lod=None)
+@op(
+    "gather_nd",
+    inputs="X Index",
+    outputs="Out",
+    differentiable="X",
+    lod=None,
+    row_wise=sequences_only_in("Index"),
+)
 def gather_nd(x, index):
     """x at the places in the rows of Index, which name the first axes."""
     _require_places(index, x.shape)
@@ -96,14 +104,14 @@ def index_select(x, index, *, dim=0):
     return jnp.take(x, index, axis=dim)
 
 
-@op("index_sample", inputs="X Index", outputs="Out", differentiable="X", lod=None)
+@op("index_sample", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=True)
 def index_sample(x, index):
     """From each row of x, the elements that the same row of Index names."""
     require_in_range(index, x.shape[1], slot="Index")
     return jnp.take_along_axis(x, index, axis=1)
 
 
-@op("where", inputs="Condition X Y", outputs="Out", differentiable="X Y", lod=None)
+@op("where", inputs="Condition X Y", outputs="Out", differentiable="X Y", lod=None, row_wise=True)
 def where(condition, x, y):
     """x where the condition is true, y elsewhere."""
     return jnp.where(condition, x, y)
@@ -127,7 +135,7 @@ def where_index(condition):
     return np.argwhere(condition).astype(np.int64)
 
 
-@op("multiplex", inputs="Ids X*", outputs="Out", differentiable="X", lod=None)
+@op("multiplex", inputs="Ids X*", outputs="Out", differentiable="X", lod=None, row_wise=True)
 def multiplex(ids, xs):
     """Row i of the result is row i of that x which Ids[i] names."""
     require_in_range(ids, len(xs), slot="Ids")
@@ -159,7 +167,7 @@ def _infer_one_hot_v2(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype((*ids.shape, depth), numpy_dtype(attrs.get("dtype", 5)))]}
 
 
-_ONE_HOT: dict[str, Any] = {"inputs": "X depth_tensor?", "outputs": "Out", "static": "depth_tensor", "grad": None}
+_ONE_HOT: dict[str, Any] = {"inputs": "X depth_tensor?", "outputs": "Out", "static": "depth_tensor", "grad": None, "row_wise": True}
 
 
 @op("one_hot", infer=_infer_one_hot, **_ONE_HOT)
@@ -180,7 +188,7 @@ def one_hot_v2(ids, depth_tensor, *, depth=-1, dtype=5, allow_out_of_range=False
     return _one_hot(ids, depth, dtype)
 
 
-@op("shard_index", inputs="X", outputs="Out", grad=None)
+@op("shard_index", inputs="X", outputs="Out", grad=None, row_wise=True)
 def shard_index(ids, *, index_num, nshards, shard_id, ignore_value=-1):
     """Ids of this shard counted from its start, the others replaced by ``ignore_value``."""
     if index_num < 1 or nshards < 1 or not 0 <= shard_id < nshards:

@@ -91,7 +91,7 @@ def _evaluate(definition: OpDef, inputs: Described, attrs: dict[str, Any], stand
 
 
 def _described(value: Any) -> ShapeDtype:
-    levels = len(value.offsets) if isinstance(value, Ragged) else 0
+    levels = len(value.offsets) if isinstance(value, Ragged) and not value.rows_only else 0
     return ShapeDtype(tuple(value.shape), np.dtype(value.dtype), isinstance(value, SelectedRows), levels)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.rows import Arguments, as_many_rows, not_along_rows
 from refluid.ops.static import described, integer, integers, length
 
 
@@ -36,7 +37,18 @@ def _infer_concat(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(tuple(dims), x.dtype)]}
 
 
-@op("concat", inputs="X* AxisTensor?", outputs="Out", static="AxisTensor", infer=_infer_concat)
+def _axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
+    return not arguments.get("AxisTensor") and attrs.get("axis", 0) % arguments["X"][0].ndim > 0
+
+
+@op(
+    "concat",
+    inputs="X* AxisTensor?",
+    outputs="Out",
+    static="AxisTensor",
+    infer=_infer_concat,
+    row_wise=_axis_is_inner,
+)
 def concat(xs, axis_tensor, *, axis=0):
     """The xs one after the other along ``axis``."""
     axis = axis if axis_tensor is None else integer(axis_tensor)
@@ -84,6 +96,7 @@ def _infer_split(inputs: Described, attrs: dict[str, Any]) -> Described:
     outputs="Out*",
     static="AxisTensor SectionsTensorList",
     infer=_infer_split,
+    row_wise=_axis_is_inner,
 )
 def split(x, axis_tensor, section_tensors, *, axis=0, num=0, sections=()):
     """x cut along ``axis`` into ``num`` equal pieces, or into pieces as long as ``sections`` says."""
@@ -93,7 +106,11 @@ def split(x, axis_tensor, section_tensors, *, axis=0, num=0, sections=()):
     return jnp.split(x, borders, axis)
 
 
-@op("stack", inputs="X*", outputs="Y", lod=None)
+def _new_axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
+    return attrs.get("axis", 0) % (arguments["X"][0].ndim + 1) > 0
+
+
+@op("stack", inputs="X*", outputs="Y", lod=None, row_wise=_new_axis_is_inner)
 def stack(xs, *, axis=0):
     """The xs along a new axis."""
     return jnp.stack(xs, axis)
@@ -104,7 +121,7 @@ def _pieces(x: Any, axis: int) -> list[Any]:
     return [jnp.squeeze(piece, axis) for piece in jnp.split(x, x.shape[axis], axis)]
 
 
-@op("unstack", inputs="X", outputs="Y*", lod=None)
+@op("unstack", inputs="X", outputs="Y*", lod=None, row_wise=not_along_rows("axis", 0))
 def unstack(x, *, axis=0, num=0):
     """x's slices along ``axis``, each without that axis."""
     pieces = _pieces(x, axis)
@@ -113,7 +130,7 @@ def unstack(x, *, axis=0, num=0):
     return pieces
 
 
-@op("unbind", inputs="X", outputs="Out*", lod=None)
+@op("unbind", inputs="X", outputs="Out*", lod=None, row_wise=not_along_rows("axis", 0))
 def unbind(x, *, axis=0):
     """x's slices along ``axis``, each without that axis."""
     return _pieces(x, axis)
@@ -148,6 +165,9 @@ def _check_times(shape: tuple[int, ...], times: list[int]) -> None:
     outputs="Out",
     static="ExpandTimes expand_times_tensor",
     infer=_infer_expand,
+    row_wise=as_many_rows(
+        lambda x, attrs: (x[0] * attrs["expand_times"][0],), "ExpandTimes", "expand_times_tensor"
+    ),
 )
 def expand(x, times_tensor, times_tensors, *, expand_times=()):
     """x repeated along each of its axes."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 
 from refluid.ops.registry import op
+from refluid.ops.rows import Arguments, has_columns, sequences_only_in
+from refluid.ops.values import Ragged
 
 
-@op("mul", inputs="X Y", outputs="Out")
+@op("mul", inputs="X Y", outputs="Out", row_wise=sequences_only_in("X"))
 def mul(x, y, *, x_num_col_dims=1, y_num_col_dims=1):
     """The product of x and y as matrices, each made by folding its first ``num_col_dims`` dims and its others."""
     rows, columns = x.shape[:x_num_col_dims], y.shape[y_num_col_dims:]
@@ -20,7 +23,15 @@ def mul(x, y, *, x_num_col_dims=1, y_num_col_dims=1):
     return product.reshape(rows + columns)
 
 
-@op("matmul", inputs="X Y", outputs="Out")
+def _rows_stay(attrs: dict[str, Any], arguments: Arguments) -> bool:
+    """Matrices of a batch are rows; otherwise only the rows of X are, and they must not be transposed."""
+    (x,), (y,) = arguments["X"], arguments["Y"]
+    if x.ndim > 2:
+        return y.ndim > 2 or not isinstance(y, Ragged)
+    return x.ndim == 2 and not attrs.get("transpose_X") and not isinstance(y, Ragged)
+
+
+@op("matmul", inputs="X Y", outputs="Out", row_wise=_rows_stay)
 def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
     """alpha * x @ y over the last two dims; a 1-D x is a row, a 1-D y a column, before they are transposed."""
     x_is_vector, y_is_vector = x.ndim == 1, y.ndim == 1
@@ -49,7 +60,7 @@ def _with_batch_of(x, y):
     return y.reshape(x.shape[:-2] + y.shape[-2:])
 
 
-@op("bmm", inputs="X Y", outputs="Out")
+@op("bmm", inputs="X Y", outputs="Out", row_wise=True)
 def bmm(x, y):
     """x @ y for each pair of matrices of a batch."""
     if x.ndim != 3 or y.ndim != 3 or x.shape[0] != y.shape[0]:
@@ -57,13 +68,13 @@ def bmm(x, y):
     return x @ y
 
 
-@op("addmm", inputs="Input X Y", outputs="Out")
+@op("addmm", inputs="Input X Y", outputs="Out", row_wise=sequences_only_in("Input", "X"))
 def addmm(input, x, y, *, Alpha=1.0, Beta=1.0):
     """Beta * input + Alpha * x @ y."""
     return jnp.asarray(Beta, x.dtype) * input + jnp.asarray(Alpha, x.dtype) * (x @ y)
 
 
-@op("dot", inputs="X Y", outputs="Out")
+@op("dot", inputs="X Y", outputs="Out", row_wise=has_columns())
 def dot(x, y):
     """The inner product of two vectors, or of each pair of rows."""
     return jnp.sum(x * y, axis=-1, keepdims=True, dtype=x.dtype)

@@ -46,7 +46,7 @@ def _scale_and_shift(x: Any, scale: Any, bias: Any) -> Any:
     return x if bias is None else x + bias
 
 
-@op("layer_norm", inputs="X Scale? Bias?", outputs="Y Mean Variance")
+@op("layer_norm", inputs="X Scale? Bias?", outputs="Y Mean Variance", row_wise=True)
 def layer_norm(x, scale=None, bias=None, *, begin_norm_axis=1, epsilon=1e-5):
     """Standardises all dims from ``begin_norm_axis`` on together, then scales and shifts element by element."""
     if not 0 < begin_norm_axis < x.ndim:
@@ -59,7 +59,7 @@ def layer_norm(x, scale=None, bias=None, *, begin_norm_axis=1, epsilon=1e-5):
     return _scale_and_shift(normal, scale, bias).reshape(x.shape), mean, variance
 
 
-@op("group_norm", inputs="X Scale? Bias?", outputs="Y Mean Variance")
+@op("group_norm", inputs="X Scale? Bias?", outputs="Y Mean Variance", row_wise=True)
 def group_norm(x, scale=None, bias=None, *, groups=1, epsilon=1e-5, data_layout="NCHW"):
     """Standardises each group of channels of each sample, then scales and shifts channel by channel."""
     if data_layout == "NHWC":
@@ -77,7 +77,7 @@ def group_norm(x, scale=None, bias=None, *, groups=1, epsilon=1e-5, data_layout=
     return jnp.moveaxis(y, 1, -1) if data_layout == "NHWC" else y, mean, variance
 
 
-@op("instance_norm", inputs="X Scale? Bias?", outputs="Y SavedMean SavedVariance")
+@op("instance_norm", inputs="X Scale? Bias?", outputs="Y SavedMean SavedVariance", row_wise=True)
 def instance_norm(x, scale=None, bias=None, *, epsilon=1e-5):
     """Standardises each channel of each sample; SavedVariance is 1 / sqrt(variance + epsilon)."""
     samples, channels, *place = x.shape
@@ -86,7 +86,7 @@ def instance_norm(x, scale=None, bias=None, *, epsilon=1e-5):
     return y, mean.reshape(-1), lax.rsqrt(variance.reshape(-1) + epsilon)
 
 
-@op("affine_channel", inputs="X Scale Bias", outputs="Out")
+@op("affine_channel", inputs="X Scale Bias", outputs="Out", row_wise=True)
 def affine_channel(x, scale, bias, *, data_layout="AnyLayout"):
     """x * scale + bias, one scale and bias for each channel; channels come last unless the layout is NCHW."""
     axis = 1 if data_layout == "NCHW" else x.ndim - 1
@@ -100,7 +100,7 @@ def _of_channels(values: Any, x: Any, axis: int = 1) -> Any:
     return None if values is None else values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
-@op("lrn", inputs="X", outputs="Out MidOut")
+@op("lrn", inputs="X", outputs="Out MidOut", row_wise=True)
 def lrn(x, *, n=5, k=2.0, alpha=1e-4, beta=0.75, data_format="NCHW"):
     """x / (k + alpha * sum of squares over n neighbouring channels) ** beta."""
     axis = x.ndim - 1 if data_format == "NHWC" else 1

@@ -12,7 +12,7 @@ from refluid.ops.registry import op
 from refluid.ops.static import integers
 
 
-@op("pad", inputs="X", outputs="Out")
+@op("pad", inputs="X", outputs="Out", row_wise=lambda attrs, arguments: not any(attrs["paddings"][:2]))
 def pad(x, *, paddings, pad_value=0.0):
     """x between constants: paddings are before, after of each axis in turn."""
     if len(paddings) != 2 * x.ndim:
@@ -56,7 +56,7 @@ def _infer_pad2d(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(tuple(dims), x.dtype)]}
 
 
-@op("pad2d", inputs="X Paddings?", outputs="Out", static="Paddings", infer=_infer_pad2d)
+@op("pad2d", inputs="X Paddings?", outputs="Out", static="Paddings", infer=_infer_pad2d, row_wise=True)
 def pad2d(x, paddings_tensor, *, paddings=(), mode="constant", pad_value=0.0, data_format="NCHW"):
     """Images with a border of constants, of their reflection, or of their edge: top, bottom, left, right."""
     paddings = integers(paddings, paddings_tensor)

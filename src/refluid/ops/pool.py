@@ -260,6 +260,8 @@ def _adaptive_window(dims, sizes) -> Window | None:
 
 def _pool(x, ksize, pooling_type, strides, paddings, padding_algorithm, mode, ceil_mode, exclusive, data_format):
     """``mode`` is "global", "adaptive" or "windows"."""
+    if pooling_type not in ("max", "avg"):
+        raise ValueError(f"pooling_type must be max or avg, not {pooling_type}")
     x = channels_last(x, data_format)
     dims = x.shape[1:-1]
     if mode == "adaptive":

@@ -12,21 +12,21 @@ from refluid.ops.ids import as_ids
 from refluid.ops.registry import op
 
 
-@op("rank_loss", inputs="Label Left Right", outputs="Out", differentiable="Left Right", lod=None)
+@op("rank_loss", inputs="Label Left Right", outputs="Out", differentiable="Left Right", lod=None, row_wise=True)
 def rank_loss(label, left, right):
     """log(1 + exp(left - right)) - label * (left - right)."""
     difference = left - right
     return jax.nn.softplus(difference) - label * difference
 
 
-@op("margin_rank_loss", inputs="Label X1 X2", outputs="Activated Out", differentiable="X1 X2", lod=None)
+@op("margin_rank_loss", inputs="Label X1 X2", outputs="Activated Out", differentiable="X1 X2", lod=None, row_wise=True)
 def margin_rank_loss(label, x1, x2, *, margin=0.0):
     """max(0, -label * (x1 - x2) + margin), and where it is positive."""
     out = jax.nn.relu(-label * (x1 - x2) + margin)
     return (out > 0).astype(out.dtype), out
 
 
-@op("bpr_loss", inputs="X Label", outputs="Y", differentiable="X")
+@op("bpr_loss", inputs="X Label", outputs="Y", differentiable="X", row_wise=True)
 def bpr_loss(x, label):
     """The mean over the other classes of log(1 + exp(x_other - x_label)), overflow counting as log(1 + 1e20)."""
     classes = x.shape[-1]

@@ -14,6 +14,8 @@ from jax import lax
 from refluid.ops.dtypes import numpy_dtype
 from refluid.ops.elementwise import absolute, aligned
 from refluid.ops.registry import op
+from refluid.ops.rows import Arguments, not_along_rows
+from refluid.ops.values import Ragged, plain
 
 Axes = tuple[int, ...]
 
@@ -42,9 +44,10 @@ def _sum(x, axes):
     return jnp.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
 
 
-def _mean(x, axes):
-    """The mean of the elements; for integers cut to an integer."""
-    count = jnp.asarray(math.prod(x.shape[axis] for axis in axes), x.dtype)
+def _mean(x, axes, rows=None):
+    """The mean of the elements; for integers cut to an integer. ``rows`` says how many of them are real."""
+    count = math.prod(x.shape[axis] for axis in axes if axis or rows is None)
+    count = jnp.asarray(count if rows is None else count * rows, x.dtype)
     total = _sum(x, axes)
     return lax.div(total, jnp.broadcast_to(count, total.shape))
 
@@ -79,14 +82,36 @@ def _euclidean(x, axes):
     return _root(_sum(jnp.square(x), axes), 2.0)
 
 
-def _register(type: str, function: Callable[[Any, Axes], Any], **options: Any) -> None:
-    @op(type, inputs="X", outputs="Out", **options)
+def _register(type: str, function: Callable[..., Any], neutral: Any, **options: Any) -> None:
+    """Registers a reduction; ``neutral`` is, or makes from a dtype, the value that changes nothing in it."""
+
+    @op(type, inputs="X", outputs="Out", lod="aware", **options)
     def rule(x, *, dim=(0,), keep_dim=False, reduce_all=False, out_dtype=-1):
         axes = _axes(dim, x.ndim, reduce_all)
-        result = function(x if out_dtype < 0 else x.astype(numpy_dtype(out_dtype)), axes)
-        return result if keep_dim else _squeezed(result, axes)
+        if isinstance(x, Ragged) and 0 in axes:
+            x, counted = _neutral_padding(x, neutral), {"rows": x.rows} if function is _mean else {}
+        else:
+            counted = {}
+        rows = plain(x)
+        result = function(rows if out_dtype < 0 else rows.astype(numpy_dtype(out_dtype)), axes, **counted)
+        result = result if keep_dim else _squeezed(result, axes)
+        return x.with_data(result) if isinstance(x, Ragged) else result
 
     rule.__doc__ = function.__doc__
+
+
+def _neutral_padding(x: Ragged, neutral: Any) -> Any:
+    """The rows of x, with padding that does not count."""
+    value = neutral(x.dtype) if callable(neutral) else neutral
+    return x.masked(value)
+
+
+def _lowest(dtype: Any) -> Any:
+    return -math.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
+
+
+def _highest(dtype: Any) -> Any:
+    return math.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
 
 
 def _axes(dim: Sequence[int] | int, rank: int, reduce_all: bool) -> Axes:
@@ -103,42 +128,47 @@ def _squeezed(x, axes: Axes):
     return x.reshape(x.shape or (1,))
 
 
-_register("reduce_sum", _sum)
-_register("reduce_mean", _mean)
-_register("reduce_max", _max)
-_register("reduce_min", _min)
-_register("reduce_prod", _prod)
-_register("frobenius_norm", _euclidean)
-_register("reduce_all", _all, grad=None)
-_register("reduce_any", _any, grad=None)
+_register("reduce_sum", _sum, 0)
+_register("reduce_mean", _mean, 0)
+_register("reduce_max", _max, _lowest)
+_register("reduce_min", _min, _highest)
+_register("reduce_prod", _prod, 1)
+_register("frobenius_norm", _euclidean, 0)
+_register("reduce_all", _all, True, grad=None)
+_register("reduce_any", _any, False, grad=None)
 
 
-@op("mean", inputs="X", outputs="Out", lod=None)
+@op("mean", inputs="X", outputs="Out", lod="aware")
 def mean(x):
     """The mean of all elements."""
+    if isinstance(x, Ragged):
+        count = x.rows * math.prod(x.shape[1:])
+        return (jnp.sum(x.masked()) / count.astype(x.dtype)).reshape(1)
     return jnp.mean(x).reshape(1)
 
 
-@op("squared_l2_norm", inputs="X", outputs="Out", lod=None)
+@op("squared_l2_norm", inputs="X", outputs="Out", lod="aware")
 def squared_l2_norm(x):
     """The sum of all squares."""
+    x = x.masked() if isinstance(x, Ragged) else x
     return jnp.sum(jnp.square(x)).reshape(1)
 
 
-@op("l1_norm", inputs="X", outputs="Out", lod=None)
+@op("l1_norm", inputs="X", outputs="Out", lod="aware")
 def l1_norm(x):
     """The sum of all absolute values."""
+    x = x.masked() if isinstance(x, Ragged) else x
     return jnp.sum(absolute(x)).reshape(1)
 
 
-@op("norm", inputs="X", outputs="Out Norm", lod=None)
+@op("norm", inputs="X", outputs="Out Norm", lod=None, row_wise=not_along_rows("axis"))
 def norm(x, *, axis, epsilon=1e-10):
     """x divided by its Euclidean norm along axis, and that norm."""
     length = jnp.sqrt(_sum(jnp.square(x), axis) + jnp.asarray(epsilon, x.dtype))
     return x / length, lax.stop_gradient(length)  # Norm is scratch: Fluid sends no gradient through it
 
 
-@op("p_norm", inputs="X", outputs="Out")
+@op("p_norm", inputs="X", outputs="Out", row_wise=not_along_rows("axis"))
 def p_norm(x, *, porder=2.0, axis=-1, keepdim=False):
     """(sum of |x| ** porder) ** (1 / porder) along axis."""
     axes = (axis % x.ndim,)
@@ -169,7 +199,12 @@ def _root(x, order: float):
     return jnp.where(positive, jnp.where(positive, x, 1) ** (1.0 / order), 0)
 
 
-@op("cumsum", inputs="X", outputs="Out")
+def _runs_away_from_padding(attrs: dict[str, Any], arguments: Arguments) -> bool:
+    """Padding comes after the real rows, so sums that run forwards do not meet it."""
+    return not attrs.get("reverse") or attrs.get("axis", -1) % arguments["X"][0].ndim > 0
+
+
+@op("cumsum", inputs="X", outputs="Out", row_wise=_runs_away_from_padding)
 def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
     """Running sums along axis; exclusive ones leave out the element itself, reverse ones run from the end."""
     axis %= x.ndim

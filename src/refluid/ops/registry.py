@@ -59,7 +59,7 @@ class OpDef:
     random: bool = False
     host: bool = False
     lod: str | None = "share"
-    row_wise: bool | Callable[[dict[str, Any]], bool] = False
+    row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
     forward: OpDef | None = None  # set on derived gradient ops only
 
@@ -71,13 +71,14 @@ class OpDef:
     def output_names(self) -> tuple[str, ...]:
         return tuple(slot.name for slot in self.outputs)
 
-    def takes_padding(self, attrs: dict[str, Any]) -> bool:
+    def takes_padding(self, attrs: dict[str, Any], arguments: dict[str, list[Any]]) -> bool:
         """Whether rows of padding in the inputs cannot change real rows of the outputs."""
         if self.forward is not None:
-            return self.forward.takes_padding(attrs)
+            inputs = {slot: arguments[slot] for slot in self.forward.input_names if slot in arguments}
+            return self.forward.takes_padding(attrs, inputs)
         if self.lod == "aware":
             return True
-        return self.row_wise(attrs) if callable(self.row_wise) else self.row_wise
+        return self.row_wise(attrs, arguments) if callable(self.row_wise) else self.row_wise
 
     def known_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The attributes the rule understands; the rest only choose kernels in real Fluid."""
@@ -122,7 +123,7 @@ def op(
     random: bool = False,
     host: bool = False,
     lod: str | None = "share",
-    row_wise: bool | Callable[[dict[str, Any]], bool] = False,
+    row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated function as the definition of op ``type``.
@@ -145,7 +146,8 @@ def op(
         get the first input's offsets. None: likewise, but outputs are no sequences. "aware": the rule takes and gives
         `Ragged` values, and minds their padding.
       row_wise: whether each output row depends on the same input row only, so that padding rows do no harm; or a
-        function of the attributes that tells. (Rules with lod="aware" take padding as it comes.)
+        function of the attributes and the arguments that tells (see `rows`). Rules with lod="aware" take padding as it
+        comes.
       sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
     """
 

@@ -259,7 +259,7 @@ def _sample_classes(key, labels, logits, count):
     return samples, met.astype(logits.dtype)
 
 
-@op("sampling_id", inputs="X", outputs="Out", grad=None, random=True)
+@op("sampling_id", inputs="X", outputs="Out", grad=None, random=True, row_wise=True)
 def sampling_id(x, *, min=0.0, max=1.0, key):
     """A class for each row of x, drawn with the probabilities in the row."""
     fractions = noise.uniform(key, (x.shape[0], 1), x.dtype, min, max)

@@ -11,6 +11,7 @@ from jax import lax
 from refluid.ops.dtypes import numpy_dtype
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.rows import has_columns, not_along_rows
 from refluid.ops.static import integer
 
 
@@ -19,19 +20,19 @@ def _index_of_extreme(find: Any, x: Any, axis: int, keepdims: bool, dtype: int) 
     return found.astype(jnp.int64 if dtype < 0 else numpy_dtype(dtype))
 
 
-@op("arg_max", inputs="X", outputs="Out", grad=None, lod=None)
+@op("arg_max", inputs="X", outputs="Out", grad=None, lod=None, row_wise=not_along_rows("axis"))
 def arg_max(x, *, axis, keepdims=False, dtype=-1):
     """Where x is largest along ``axis``; the first place of several."""
     return _index_of_extreme(jnp.argmax, x, axis, keepdims, dtype)
 
 
-@op("arg_min", inputs="X", outputs="Out", grad=None, lod=None)
+@op("arg_min", inputs="X", outputs="Out", grad=None, lod=None, row_wise=not_along_rows("axis"))
 def arg_min(x, *, axis, keepdims=False, dtype=-1):
     """Where x is smallest along ``axis``; the first place of several."""
     return _index_of_extreme(jnp.argmin, x, axis, keepdims, dtype)
 
 
-@op("argsort", inputs="X", outputs="Out Indices")
+@op("argsort", inputs="X", outputs="Out Indices", row_wise=not_along_rows("axis"))
 def argsort(x, *, axis=-1, descending=False):
     """x in order along ``axis``, and where each element was; equal elements stay in their order."""
     order = jnp.argsort(lax.stop_gradient(x), axis=axis, descending=descending, stable=True)
@@ -51,7 +52,7 @@ def _checked_k(k: int, size: int) -> int:
     return k
 
 
-@op("top_k", inputs="X K?", outputs="Out Indices", static="K", infer=_infer_top_k)
+@op("top_k", inputs="X K?", outputs="Out Indices", static="K", infer=_infer_top_k, row_wise=has_columns())
 def top_k(x, k_tensor, *, k=1):
     """The k largest elements of each row, largest first, and where they were."""
     k = _checked_k(k if k_tensor is None else integer(k_tensor), x.shape[-1])

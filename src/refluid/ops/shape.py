@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.rows import Arguments, as_many_rows
 from refluid.ops.static import described, integers, length
 
 
@@ -62,7 +63,17 @@ def _infer_reshape(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(dims, x.dtype)]}
 
 
-@op("reshape", inputs="X Shape? ShapeTensor*?", outputs="Out", static="Shape ShapeTensor", infer=_infer_reshape)
+_reshape_keeps_rows = as_many_rows(lambda x, attrs: _target(x, attrs.get("shape", ())), "Shape", "ShapeTensor")
+
+
+@op(
+    "reshape",
+    inputs="X Shape? ShapeTensor*?",
+    outputs="Out",
+    static="Shape ShapeTensor",
+    infer=_infer_reshape,
+    row_wise=_reshape_keeps_rows,
+)
 def reshape(x, shape_tensor, shape_tensors, *, shape=()):
     """x's elements in another shape; 0 keeps a dim, -1 is worked out."""
     return x.reshape(_target(x.shape, integers(shape, shape_tensor, shape_tensors)))
@@ -74,13 +85,18 @@ def reshape(x, shape_tensor, shape_tensors, *, shape=()):
     outputs="Out XShape",
     static="Shape ShapeTensor",
     infer=_with_memory(_infer_reshape),
+    row_wise=_reshape_keeps_rows,
 )
 def reshape2(x, shape_tensor, shape_tensors, *, shape=()):
     """As reshape, with x's shape."""
     return reshape(x, shape_tensor, shape_tensors, shape=shape), _remembered(x)
 
 
-@op("transpose", inputs="X", outputs="Out", lod=None)
+def _rows_stay_first(attrs: dict[str, Any], arguments: Arguments) -> bool:
+    return attrs["axis"][0] % arguments["X"][0].ndim == 0
+
+
+@op("transpose", inputs="X", outputs="Out", lod=None, row_wise=_rows_stay_first)
 def transpose(x, *, axis):
     """x with its dims in the order ``axis``."""
     if sorted(a % x.ndim for a in axis) != list(range(x.ndim)):
@@ -88,7 +104,7 @@ def transpose(x, *, axis):
     return jnp.transpose(x, axis)
 
 
-@op("transpose2", inputs="X", outputs="Out XShape", lod=None)
+@op("transpose2", inputs="X", outputs="Out XShape", lod=None, row_wise=_rows_stay_first)
 def transpose2(x, *, axis):
     """As transpose, with x's shape."""
     return transpose(x, axis=axis), _remembered(x)
@@ -114,13 +130,22 @@ def _infer_squeeze(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(_squeezed(x.shape, attrs.get("axes", ())), x.dtype)]}
 
 
-@op("squeeze", inputs="X", outputs="Out", infer=_infer_squeeze)
+_squeeze_keeps_rows = as_many_rows(lambda x, attrs: _squeezed(x, attrs.get("axes", ())))
+
+
+@op("squeeze", inputs="X", outputs="Out", infer=_infer_squeeze, row_wise=_squeeze_keeps_rows)
 def squeeze(x, *, axes=()):
     """x without the given dims of size 1, or without all of them."""
     return x.reshape(_squeezed(x.shape, axes))
 
 
-@op("squeeze2", inputs="X", outputs="Out XShape", infer=_with_memory(_infer_squeeze))
+@op(
+    "squeeze2",
+    inputs="X",
+    outputs="Out XShape",
+    infer=_with_memory(_infer_squeeze),
+    row_wise=_squeeze_keeps_rows,
+)
 def squeeze2(x, *, axes=()):
     """As squeeze, with x's shape."""
     return squeeze(x, axes=axes), _remembered(x)
@@ -147,7 +172,13 @@ def _infer_unsqueeze(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(dims, x.dtype)]}
 
 
-_UNSQUEEZE = {"inputs": "X AxesTensor? AxesTensorList*?", "static": "AxesTensor AxesTensorList"}
+_UNSQUEEZE: dict[str, Any] = {
+    "inputs": "X AxesTensor? AxesTensorList*?",
+    "static": "AxesTensor AxesTensorList",
+    "row_wise": as_many_rows(
+        lambda x, attrs: _unsqueezed(x, attrs.get("axes", ())), "AxesTensor", "AxesTensorList"
+    ),
+}
 
 
 @op("unsqueeze", outputs="Out", infer=_infer_unsqueeze, **_UNSQUEEZE)
@@ -162,7 +193,10 @@ def unsqueeze2(x, axes_tensor, axes_tensors, *, axes=()):
     return unsqueeze(x, axes_tensor, axes_tensors, axes=axes), _remembered(x)
 
 
-@op("flatten", inputs="X", outputs="Out")
+_flatten_keeps_rows = as_many_rows(lambda x, attrs: (math.prod(x[: attrs.get("axis", 1)]),))
+
+
+@op("flatten", inputs="X", outputs="Out", row_wise=_flatten_keeps_rows)
 def flatten(x, *, axis=1):
     """x as a matrix: the dims before ``axis`` are the rows, the others the columns."""
     if not 0 <= axis <= x.ndim:
@@ -170,7 +204,7 @@ def flatten(x, *, axis=1):
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-@op("flatten2", inputs="X", outputs="Out XShape")
+@op("flatten2", inputs="X", outputs="Out XShape", row_wise=_flatten_keeps_rows)
 def flatten2(x, *, axis=1):
     """As flatten, with x's shape."""
     return flatten(x, axis=axis), _remembered(x)

@@ -12,7 +12,7 @@ from refluid.ops.registry import op
 _SMALLEST_NORM = 1e-4
 
 
-@op("cos_sim", inputs="X Y", outputs="Out XNorm YNorm", differentiable="X Y")
+@op("cos_sim", inputs="X Y", outputs="Out XNorm YNorm", differentiable="X Y", row_wise=True)
 def cos_sim(x, y):
     """The cosine between rows of x and rows of y; a y of one row meets every row of x."""
     x_rows, y_rows = x.reshape(x.shape[0], -1), y.reshape(y.shape[0], -1)
@@ -34,7 +34,7 @@ def _norm_jvp(primals, tangents):
     return norm, (x * dx).sum(1, keepdims=True) / norm
 
 
-@op("bilinear_tensor_product", inputs="X Y Weight Bias?", outputs="Out")
+@op("bilinear_tensor_product", inputs="X Y Weight Bias?", outputs="Out", row_wise=True)
 def bilinear_tensor_product(x, y, weight, bias=None):
     """x^T weight[k] y + bias[k] for each k."""
     out = jnp.einsum("ni,kij,nj->nk", x, weight, y)

@@ -10,6 +10,7 @@ from jax import lax
 
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.rows import not_along_rows
 from refluid.ops.static import described, integers, length
 
 _BOUNDS = "StartsTensor? EndsTensor? StartsTensorList*? EndsTensorList*?"
@@ -53,7 +54,14 @@ def _infer_slice(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(_decreased(dims, attrs.get("decrease_axis", ())), x.dtype)]}
 
 
-@op("slice", inputs=f"Input {_BOUNDS}", outputs="Out", static=_without_flags(_BOUNDS), infer=_infer_slice)
+@op(
+    "slice",
+    inputs=f"Input {_BOUNDS}",
+    outputs="Out",
+    static=_without_flags(_BOUNDS),
+    infer=_infer_slice,
+    row_wise=not_along_rows("axes", slot="Input"),
+)
 def slice_(x, starts_tensor, ends_tensor, starts_tensors, ends_tensors, *, axes, starts=(), ends=(), decrease_axis=()):
     """x between starts and ends along ``axes``; the axes in ``decrease_axis`` are dropped."""
     starts = integers(starts, starts_tensor, starts_tensors)
@@ -102,6 +110,7 @@ def _infer_strided_slice(inputs: Described, attrs: dict[str, Any]) -> Described:
     outputs="Out",
     static=_without_flags(_STRIDED_BOUNDS),
     infer=_infer_strided_slice,
+    row_wise=not_along_rows("axes", slot="Input"),
 )
 def strided_slice(
     x,
@@ -185,19 +194,19 @@ def crop_tensor(x, shape_tensor, offsets_tensor, shape_tensors, offsets_tensors,
     return lax.slice(x, *_corners(x.shape, shape, integers(offsets, offsets_tensor, offsets_tensors)))
 
 
-@op("reverse", inputs="X", outputs="Out", lod=None)
+@op("reverse", inputs="X", outputs="Out", lod=None, row_wise=not_along_rows("axis"))
 def reverse(x, *, axis):
     """x backwards along each axis given."""
     return jnp.flip(x, axis)
 
 
-@op("flip", inputs="X", outputs="Out")
+@op("flip", inputs="X", outputs="Out", row_wise=not_along_rows("dims"))
 def flip(x, *, dims):
     """x backwards along each of ``dims``."""
     return jnp.flip(x, dims)
 
 
-@op("roll", inputs="X", outputs="Out")
+@op("roll", inputs="X", outputs="Out", row_wise=not_along_rows("dims"))
 def roll(x, *, shifts, dims=()):
     """x shifted along ``dims``; what leaves at one end comes in at the other."""
     if len(shifts) != len(dims):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from refluid.ops.checks import require_in_range
 from refluid.ops.ids import as_ids
 from refluid.ops.registry import op
+from refluid.ops.rows import has_columns, not_along_rows
 
 # Fluid never lets exp() see less than this, so no probability is ever exactly zero.
 _LOWEST_SHIFTED_LOGIT = -64.0
@@ -19,20 +20,32 @@ _LOWEST_SHIFTED_LOGIT = -64.0
 _LARGE = 1e20
 
 
-@op("softmax", inputs="X", outputs="Out")
+@op("softmax", inputs="X", outputs="Out", row_wise=not_along_rows("axis"))
 def softmax(x, *, axis=-1):
     """exp(x) normalised along ``axis``, with x - max(x) cut off at -64 as Fluid does."""
     exponentials = jnp.exp(_shifted(x, x.max(axis, keepdims=True)))
     return exponentials / exponentials.sum(axis, keepdims=True)
 
 
-@op("softmax_grad", inputs="Out Out@GRAD", outputs="X@GRAD", grad=None)
+@op(
+    "softmax_grad",
+    inputs="Out Out@GRAD",
+    outputs="X@GRAD",
+    grad=None,
+    row_wise=not_along_rows("axis", slot="Out"),
+)
 def softmax_grad(out, out_grad, *, axis=-1):
     """out * (dout - sum(dout * out))."""
     return out * (out_grad - (out * out_grad).sum(axis, keepdims=True))
 
 
-@op("softmax_with_cross_entropy", inputs="Logits Label", outputs="Softmax Loss", differentiable="Logits")
+@op(
+    "softmax_with_cross_entropy",
+    inputs="Logits Label",
+    outputs="Softmax Loss",
+    differentiable="Logits",
+    row_wise=not_along_rows("axis", slot="Logits"),
+)
 def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=-100, axis=-1):
     """-log(softmax(logits))[label] along ``axis``; soft labels weigh every class."""
     _check_label(logits, label, soft_label, axis)
@@ -51,7 +64,13 @@ def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=
     return exponentials / total, loss
 
 
-@op("softmax_with_cross_entropy_grad", inputs="Label Softmax Loss@GRAD", outputs="Logits@GRAD", grad=None)
+@op(
+    "softmax_with_cross_entropy_grad",
+    inputs="Label Softmax Loss@GRAD",
+    outputs="Logits@GRAD",
+    grad=None,
+    row_wise=not_along_rows("axis", slot="Softmax"),
+)
 def softmax_with_cross_entropy_grad(label, probabilities, loss_grad, *, soft_label=False, ignore_index=-100, axis=-1):
     """(softmax - label) * dloss. No gradient comes in through Softmax, in Fluid neither.
 
@@ -63,7 +82,7 @@ def softmax_with_cross_entropy_grad(label, probabilities, loss_grad, *, soft_lab
     return jnp.where(_is_class(probabilities, label, axis), probabilities - 1, probabilities) * loss_grad
 
 
-@op("cross_entropy", inputs="X Label", outputs="Y", differentiable="X")
+@op("cross_entropy", inputs="X Label", outputs="Y", differentiable="X", row_wise=has_columns())
 def cross_entropy(x, label, *, soft_label=False, ignore_index=-100):
     """-log(x)[label] over the last dim, x being probabilities; an infinite logarithm counts as 1e20."""
     if soft_label:
@@ -74,7 +93,7 @@ def cross_entropy(x, label, *, soft_label=False, ignore_index=-100):
     return jnp.where(label == ignore_index, 0.0, loss)
 
 
-@op("cross_entropy_grad", inputs="X Label Y@GRAD", outputs="X@GRAD", grad=None)
+@op("cross_entropy_grad", inputs="X Label Y@GRAD", outputs="X@GRAD", grad=None, row_wise=has_columns())
 def cross_entropy_grad(x, label, y_grad, *, soft_label=False, ignore_index=-100):
     """-dy / x at the label; the bound on the logarithm does not stop it."""
     if soft_label:
@@ -82,7 +101,7 @@ def cross_entropy_grad(x, label, y_grad, *, soft_label=False, ignore_index=-100)
     return _hard_label_grad(x.shape, label, _pick(x, _column(label, x), ignore_index, -1), y_grad, ignore_index)
 
 
-@op("cross_entropy2", inputs="X Label", outputs="Y MatchX XShape", differentiable="X")
+@op("cross_entropy2", inputs="X Label", outputs="Y MatchX XShape", differentiable="X", row_wise=has_columns())
 def cross_entropy2(x, label, *, ignore_index=-100):
     """cross_entropy with hard labels that keeps the picked probabilities for its gradient."""
     require_in_range(label, x.shape[-1], slot="Label", ignore=ignore_index)
@@ -93,13 +112,19 @@ def cross_entropy2(x, label, *, ignore_index=-100):
     return loss, jnp.where(ignored, 0.0, match), jnp.zeros((*x.shape, 0), x.dtype)
 
 
-@op("cross_entropy2_grad", inputs="Label MatchX XShape Y@GRAD", outputs="X@GRAD", grad=None)
+@op("cross_entropy2_grad", inputs="Label MatchX XShape Y@GRAD", outputs="X@GRAD", grad=None, row_wise=True)
 def cross_entropy2_grad(label, match, x_shape, y_grad, *, ignore_index=-100):
     """-dy / x at the label."""
     return _hard_label_grad(x_shape.shape[:-1], label, match, y_grad, ignore_index)
 
 
-@op("sigmoid_cross_entropy_with_logits", inputs="X Label", outputs="Out", differentiable="X")
+@op(
+    "sigmoid_cross_entropy_with_logits",
+    inputs="X Label",
+    outputs="Out",
+    differentiable="X",
+    row_wise=lambda attrs, arguments: not attrs.get("normalize"),
+)
 def sigmoid_cross_entropy_with_logits(x, label, *, ignore_index=-100, normalize=False):
     """-label * log(sigmoid(x)) - (1 - label) * log(1 - sigmoid(x)), entry by entry."""
     counted = label != ignore_index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -61,7 +61,7 @@ def _sorted_rows(rows: Any, height: int) -> tuple[Any, Any]:
     return packed >> 32, packed & 0xFFFFFFFF
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest"])
+@partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest", "rows_only"])
 @dataclass(frozen=True)
 class Ragged:
     """Packed sequences: rows and, per LoD level, offsets that cut them.
@@ -70,11 +70,13 @@ class Ragged:
     be padded, so that other lengths do not need another compilation: ``data`` may have rows after the last offset
     (copies of a real row), and an inner level may repeat its last offset (empty sequences after the last real one).
     ``longest`` bounds the length of the last level's sequences; it is a Python integer, so loops can be that long.
+    With ``rows_only`` the tensor is no sequence any more in Fluid's eyes; its offsets only tell which rows are real.
     """
 
     data: Any
     offsets: tuple[Any, ...]
     longest: int
+    rows_only: bool = False
 
     @property
     def dtype(self):
@@ -121,7 +123,16 @@ class Ragged:
 
     def with_data(self, data: Any) -> Ragged:
         """The same sequences with other rows."""
-        return Ragged(data, self.offsets, self.longest)
+        return replace(self, data=data)
+
+    def as_rows(self, data: Any) -> Ragged:
+        """Other rows, as many of them real, that are no sequences."""
+        return replace(self, data=data, rows_only=True)
+
+    def masked(self, fill: Any = 0) -> Any:
+        """The rows, with ``fill`` in the place of padding."""
+        real = self.real().reshape(-1, *(1,) * (self.data.ndim - 1))
+        return jnp.where(real, self.data, jnp.asarray(fill, self.dtype))
 
     def to_padded(self, fill: Any = 0) -> Any:
         """[sequences, longest, ...]: each sequence in a row of its own, ``fill`` after its end."""
