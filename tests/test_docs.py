@@ -12,7 +12,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/first-program.md"])
+SCRIPTS = ["README.md", "docs/guides/first-program.md", "docs/guides/checkpoints-and-inference.md"]
+
+
+@pytest.mark.parametrize("page", SCRIPTS)
 def test_the_pieces_of_python_on_a_page_make_a_script_that_runs(page, tmp_path):
     pieces = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     environment = {**os.environ, "REFLUID_SYNTHETIC_DATA": "1"}

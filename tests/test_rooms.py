@@ -16,9 +16,9 @@ FOLDERS = {
 }
 
 # Small modules that use nothing of ours, and that everyone may use.
-OPEN = {"errors", "flags", "profiling"}
-# Where values live: named arrays and devices.
-STATE = {"refluid.places", "refluid.scope", "refluid.tensors"}
+OPEN = {"errors", "faults", "file_writing", "flags", "profiling"}
+# Where values live: named arrays, devices, files.
+STATE = {"refluid.places", "refluid.scope", "refluid.tensor_files", "refluid.tensors"}
 COMPILER = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
 
 MAY_USE = {

@@ -1,17 +1,20 @@
 """refluid: Fluid programs on XLA.
 
-The compiler behind ``paddle.fluid``, usable without it: `refluid.to_jax` turns a program into a pure JAX function.
+The compiler behind ``paddle.fluid``, usable without it: `refluid.to_jax` turns a program into a pure JAX function,
+`refluid.load` a saved model into a predictor, `refluid.export` into StableHLO.
 """
 
+from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["to_jax"]
+__all__ = ["export", "load", "to_jax"]
+
+# Imported when asked for: JAX takes its time, and a program may only want the version.
+_HOMES = {"export": "refluid.stablehlo", "load": "refluid.predictor", "to_jax": "refluid.jax_function"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "to_jax":
-        from refluid.jax_function import to_jax
-
-        return to_jax
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'refluid' has no attribute {name!r}")

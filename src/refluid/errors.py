@@ -101,3 +101,7 @@ class PaddingWarning(UserWarning):
 
 class RecompileWarning(UserWarning):
     """A program was compiled again; the message names what changed."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint is damaged, and an older one is used in its place."""

@@ -26,6 +26,7 @@ def read_feed(
     if not isinstance(feed, Mapping):
         raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
     values = list(feed.values())
+    buckets.begin_feed()
     for i, (name, value) in enumerate(feed.items()):
         if value.__class__ is not np.ndarray:
             values[i] = _feed_value(program.global_block(), name, value, buckets, exact)

@@ -52,12 +52,14 @@ def as_numpy(name: str, value: Any) -> Any:
     if isinstance(value, SelectedRows):
         raise RuntimeError(f"fetch {name}: selected rows cannot become a NumPy array; pass return_numpy=False")
     if isinstance(value, Ragged):
-        if value.rows_only:
+        if not value.levels:
             return np.asarray(value.data)[: int(value.rows)].copy()
         raise RuntimeError(
             f"fetch {name}: it holds sequences, and a NumPy array would lose where they begin and end; "
             "pass return_numpy=False and take np.array(tensor) and tensor.lod()"
         )
+    if isinstance(value, list):  # an array of tensors
+        return [as_numpy(name, each) for each in value]
     return np.asarray(value).copy()  # twice as fast as np.array(value)
 
 
@@ -67,4 +69,6 @@ def as_tensor(name: str, value: Any) -> Any:
         return SelectedRowsTensor.of(value)
     if isinstance(value, Ragged):
         return to_tensor(value)
+    if isinstance(value, list):
+        return [as_tensor(name, each) for each in value]
     return LoDTensor(jax.block_until_ready(value))

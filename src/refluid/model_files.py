@@ -1,25 +1,27 @@
-"""Saving and loading the variables of a program, and inference models, in Fluid's files."""
+"""Saving and loading the variables of a program, one file each or all in one, in Fluid's files.
+
+Files are written so that a crash never leaves half of one; see `refluid.file_writing.write_together` for what holds for
+a folder. Loading is all or nothing: a file that is missing, damaged or of another model leaves the scope as it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from refluid.errors import UninitializedError
-from refluid.ir import Operator, Program, Variable, VarType, name_of
+from refluid.file_writing import path_inside, write_together
+from refluid.ir import Program, Variable, VarType
+from refluid.ir.vartype import as_numpy
 from refluid.scope import Scope
-from refluid.tensor_files import (
-    TensorFileError,
-    atomic_write,
-    read_lod_tensor,
-    read_selected_rows,
-    write_lod_tensor,
-    write_selected_rows,
-)
-from refluid.tensors import SelectedRowsTensor
+from refluid.tensor_files import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
+from refluid.tensors import LoDTensor, SelectedRowsTensor, own
 
 _NOT_SAVED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER, VarType.RAW, VarType.STEP_SCOPES)
 
@@ -29,97 +31,140 @@ def is_persistable(variable: Variable) -> bool:
     return variable.persistable and variable.type not in _NOT_SAVED
 
 
-def save_variables(scope: Scope, variables: Sequence[Variable], folder: str, filename: str | None = None) -> None:
-    """Writes one file per variable, or all into ``filename``, sorted by name."""
+def save_variables(
+    scope: Scope,
+    variables: Sequence[Variable],
+    folder: str,
+    filename: str | None = None,
+    beside: Mapping[str, bytes] | None = None,
+) -> None:
+    """Writes one file per variable, or all into ``filename``, sorted by name.
+
+    Args:
+      beside: other files of the same folder, which appear together with the variables.
+    """
+    holders = _holders(scope, variables, folder)
+    writers: dict[str, Any] = {name: partial(_write_bytes, data) for name, data in (beside or {}).items()}
+    if filename is not None:
+        folder, name = os.path.split(os.path.join(folder, filename))
+        writers[name] = partial(_write_all, holders)
+    else:
+        writers.update({name: partial(_write_one, holder) for name, holder in holders.items()})
+    write_together(folder or os.curdir, writers)
+
+
+def variables_to_bytes(scope: Scope, variables: Sequence[Variable]) -> bytes:
+    """What a combined file of the variables would hold."""
+    stream = io.BytesIO()
+    _write_all(_holders(scope, variables, "memory"), stream)
+    return stream.getvalue()
+
+
+def _holders(scope: Scope, variables: Sequence[Variable], goal: str) -> dict[str, Any]:
+    """What the scope holds for each variable that can be saved."""
+    holders: dict[str, Any] = {}
     for variable in variables:
+        if variable.type in _NOT_SAVED:
+            continue
         held = scope.find_var(variable.name)
         if held is None or held.value is None:
-            raise UninitializedError(variable.name, f"saving to {folder}", "run the startup program first")
-    if filename is None:
-        for variable in variables:
-            with atomic_write(Path(folder) / variable.name) as stream:
-                _write(stream, scope.var(variable.name).holder)
-        return
-    with atomic_write(Path(folder) / filename) as stream:
-        for variable in sorted(variables, key=lambda v: v.name):
-            _write(stream, scope.var(variable.name).holder)
+            raise UninitializedError(variable.name, f"saving to {goal}", "run the startup program first")
+        if not isinstance(held.holder, LoDTensor | SelectedRowsTensor):
+            raise TypeError(
+                f"variable {variable.name} holds a {type(held.holder).__name__}, which Fluid has no file for"
+            )
+        holders[variable.name] = held.holder
+    return holders
 
 
-def _write(stream: BinaryIO, holder: Any) -> None:
-    if isinstance(holder, SelectedRowsTensor):
-        write_selected_rows(stream, holder.rows(), holder.height(), np.asarray(holder.get_tensor().value))
-    else:
-        write_lod_tensor(stream, np.asarray(holder.value), holder.lod())
+def _write_one(holder: Any, stream: BinaryIO) -> None:
+    write_holder(stream, holder)
+
+
+def _write_all(holders: Mapping[str, Any], stream: BinaryIO) -> None:
+    for _, holder in sorted(holders.items()):
+        write_holder(stream, holder)
+
+
+def _write_bytes(data: bytes, stream: BinaryIO) -> None:
+    stream.write(data)
 
 
 def load_variables(scope: Scope, variables: Sequence[Variable], folder: str, filename: str | None = None) -> None:
     """Reads what `save_variables` wrote; a variable keeps its shape and dtype."""
-    loaded = {}
-    if filename is None:
-        for variable in variables:
-            path = Path(folder) / variable.name
-            if not path.is_file():
-                raise FileNotFoundError(f"variable {variable.name}: there is no file {path}")
-            with path.open("rb") as stream:
-                loaded[variable.name] = _read(stream, variable, path)
-                if stream.read(1):
-                    raise TensorFileError(f"variable {variable.name}: {path} holds more than one tensor")
-    else:
+    set_holders(scope, read_variables(variables, folder, filename))
+
+
+def read_variables(variables: Sequence[Variable], folder: str, filename: str | None = None) -> dict[str, Any]:
+    """What the files hold for the variables, by name, as tensors."""
+    variables = [v for v in variables if v.type not in _NOT_SAVED]
+    if filename is not None:
         path = Path(folder) / filename
         with path.open("rb") as stream:
-            for variable in sorted(variables, key=lambda v: v.name):
-                loaded[variable.name] = _read(stream, variable, path)
-            if stream.read(1):
-                raise TensorFileError(f"{path} holds more variables than the {len(variables)} that were asked for")
-    for name, holder in loaded.items():  # all or nothing: a bad file leaves the scope as it was
+            return _read_all(stream, variables, str(path))
+    found = {}
+    for variable in variables:
+        path = path_inside(folder, variable.name)
+        if not path.is_file():
+            raise FileNotFoundError(f"variable {variable.name}: there is no file {path}")
+        with path.open("rb") as stream:
+            found.update(_read_all(stream, [variable], str(path)))
+    return found
+
+
+def read_variables_from_bytes(variables: Sequence[Variable], data: bytes) -> dict[str, Any]:
+    """What the bytes of a combined file hold for the variables."""
+    return _read_all(io.BytesIO(data), [v for v in variables if v.type not in _NOT_SAVED], "memory")
+
+
+def _read_all(stream: BinaryIO, variables: Sequence[Variable], source: str) -> dict[str, Any]:
+    found = {}
+    for variable in sorted(variables, key=lambda v: v.name):
+        try:
+            is_rows = variable.type == VarType.SELECTED_ROWS
+            holder = found[variable.name] = read_selected_rows(stream) if is_rows else read_lod_tensor(stream)
+        except TensorFileError as error:
+            raise TensorFileError(f"variable {variable.name}: {source}: {error}") from error
+        if isinstance(holder, LoDTensor):
+            check_fits(variable, holder.value, source)
+    if stream.read(1):
+        raise TensorFileError(f"{source} holds more than the tensors of {', '.join(v.name for v in variables[:5])}")
+    return found
+
+
+def check_fits(variable: Variable, array: Any, source: str) -> None:
+    """Raises unless a value has the shape and dtype of its variable, as far as these are known."""
+    want, have = variable.shape, array.shape
+    fits = len(have) == len(want) and all(w in (-1, h) for h, w in zip(have, want, strict=True))
+    if want and not fits:
+        raise ValueError(
+            f"variable {variable.name} has shape {list(want)}, but {source} holds {list(have)}; "
+            "the model in the file is another one"
+        )
+    if variable._dtype is not None and np.dtype(as_numpy(variable.dtype)) != array.dtype:
+        raise ValueError(
+            f"variable {variable.name} is {np.dtype(as_numpy(variable.dtype))}, but {source} holds {array.dtype}"
+        )
+
+
+def set_holders(scope: Scope, holders: Mapping[str, Any]) -> None:
+    """Puts loaded tensors into a scope; compiled steps see them, because tensors that are there stay there."""
+    for name, holder in holders.items():
         variable = scope.var(name)
-        if variable.holder is not None and type(variable.holder) is type(holder) and not _is_rows(holder):
+        if isinstance(variable.holder, LoDTensor) and isinstance(holder, LoDTensor):
             variable.holder.value, variable.holder._lod = holder.value, holder._lod
         else:
             variable.holder = holder
 
 
-def _is_rows(holder: Any) -> bool:
-    return isinstance(holder, SelectedRowsTensor)
-
-
-def _read(stream: BinaryIO, variable: Variable, path: Path) -> Any:
-    try:
-        if variable.type == VarType.SELECTED_ROWS:
-            return read_selected_rows(stream)
-        tensor = read_lod_tensor(stream)
-    except TensorFileError as error:
-        raise TensorFileError(f"variable {variable.name}: {path}: {error}") from error
-    fits = all(want in (-1, have) for have, want in zip(tensor.shape(), variable.shape, strict=False))
-    if variable.shape and (len(tensor.shape()) != len(variable.shape) or not fits):
-        raise ValueError(
-            f"variable {variable.name} has shape {list(variable.shape)}, but {path} holds {tensor.shape()}; "
-            "the model in the file is another one"
-        )
-    return tensor
-
-
-def inference_program(program: Program, feeds: Sequence[str], targets: Sequence[Any]) -> Program:
-    """The part of a program that computes ``targets`` from ``feeds``, for inference, with feed and fetch ops."""
-    unknown = [name for name in feeds if not program.global_block().has_var(name)]
-    if unknown:
-        raise ValueError(f"feeded_var_names: the program has no variable {', '.join(unknown)}")
-    pruned = program.clone(for_test=True)._prune_with_input(feeds, targets)._inference_optimize()
-    block = pruned.global_block()
-    block.create_var(name="feed", type=VarType.FEED_MINIBATCH, persistable=True)
-    block.create_var(name="fetch", type=VarType.FETCH_LIST, persistable=True)
-    for column, name in reversed(list(enumerate(feeds))):
-        op = Operator(block, "feed", {"X": ["feed"]}, {"Out": [name]}, {"col": column})
-        block.ops.insert(0, op)
-    for column, target in enumerate(targets):
-        block.ops.append(Operator(block, "fetch", {"X": [name_of(target)]}, {"Out": ["fetch"]}, {"col": column}))
-    pruned.changed()
-    return pruned
+def set_arrays(scope: Scope, arrays: Mapping[str, np.ndarray]) -> None:
+    """Puts arrays into a scope."""
+    set_holders(scope, {name: LoDTensor(own(np.array(array))) for name, array in arrays.items()})
 
 
 def feeds_and_fetches(program: Program) -> tuple[list[str], list[str]]:
     """The variables an inference program's feed and fetch ops name, by column."""
     ops = program.global_block().ops
-    feeds = sorted((op for op in ops if op.type == "feed"), key=lambda op: op.attr("col"))
-    fetches = sorted((op for op in ops if op.type == "fetch"), key=lambda op: op.attr("col"))
-    return [op.output("Out")[0] for op in feeds], [op.input("X")[0] for op in fetches]
+    feeds = sorted((op for op in ops if op.type == "feed"), key=lambda op: op.attrs.get("col", 0))
+    fetches = sorted((op for op in ops if op.type == "fetch"), key=lambda op: op.attrs.get("col", 0))
+    return [name for op in feeds for name in op.output("Out")], [name for op in fetches for name in op.input("X")]

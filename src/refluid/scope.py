@@ -126,6 +126,15 @@ class Scope:
         self._steps[program_uid] = step + 1
         return step
 
+    def runs_of(self, program_uid: int) -> int:
+        """How often a program with random ops ran here so far."""
+        return self._steps.get(program_uid, 0)
+
+    def restore_random(self, program_uid: int, runs: int, entropy: int) -> None:
+        """Makes the random numbers of a program go on from where another process left them."""
+        self._steps[program_uid] = runs
+        self._entropy = entropy
+
     @property
     def entropy(self) -> int:
         """The seed of programs without one: fresh in every scope."""

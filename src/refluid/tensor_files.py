@@ -1,16 +1,15 @@
 """Fluid's binary form of tensors: LoDTensor and SelectedRows streams, little-endian.
 
-A file is written beside its place and moved there when it is complete, so that a reader never sees half a file.
+Readers trust nothing: they ask how many bytes are left before they make room, so that reading takes at most eight times
+the size of the file (sequence offsets are Python integers here; anything else takes its size) and 1 MB.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import struct
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -18,10 +17,11 @@ from google.protobuf.message import DecodeError
 
 from refluid.ir.protobuf import pb
 from refluid.ops.dtypes import fluid_dtype, numpy_dtype
-from refluid.tensors import LoDTensor, SelectedRowsTensor, to_device
+from refluid.tensors import LoDTensor, SelectedRowsTensor, own
 
 _MAX_LEVELS = 64
 _MAX_DESC = 1 << 16
+_ALIGNMENT = 64  # from which JAX takes an array as it is, without a copy
 
 
 class TensorFileError(ValueError):
@@ -37,7 +37,7 @@ def write_lod_tensor(stream: BinaryIO, array: Any, lod: Sequence[Sequence[int]] 
     _write_tensor(stream, array)
 
 
-def write_selected_rows(stream: BinaryIO, rows: Sequence[int], height: int, values: Any) -> None:
+def write_selected_rows(stream: BinaryIO, rows: Any, height: int, values: Any) -> None:
     """Writes one SelectedRows."""
     stream.write(struct.pack("<IQ", 0, len(rows)))
     stream.write(np.asarray(rows, "<i8").tobytes())
@@ -45,12 +45,20 @@ def write_selected_rows(stream: BinaryIO, rows: Sequence[int], height: int, valu
     _write_tensor(stream, values)
 
 
+def write_holder(stream: BinaryIO, holder: LoDTensor | SelectedRowsTensor) -> None:
+    """Writes what a scope's variable holds."""
+    if isinstance(holder, SelectedRowsTensor):
+        write_selected_rows(stream, holder._rows, holder.height(), np.asarray(holder.get_tensor().value))
+    else:
+        write_lod_tensor(stream, np.asarray(holder.value), holder._lod)
+
+
 def _write_tensor(stream: BinaryIO, array: Any) -> None:
     array = np.ascontiguousarray(array)
     desc = pb.VarType.TensorDesc(data_type=fluid_dtype(array.dtype), dims=array.shape).SerializeToString()
     stream.write(struct.pack("<Ii", 0, len(desc)))
     stream.write(desc)
-    stream.write(array.data if array.size else b"")
+    stream.write(array.reshape(-1).view(np.uint8).data)
 
 
 def read_lod_tensor(stream: BinaryIO) -> LoDTensor:
@@ -58,14 +66,21 @@ def read_lod_tensor(stream: BinaryIO) -> LoDTensor:
     version, levels = struct.unpack("<IQ", _exactly(stream, 12))
     if version != 0 or levels > _MAX_LEVELS:
         raise TensorFileError(f"not a LoDTensor: version {version}, {levels} levels")
-    lod = []
-    for _ in range(levels):
-        (size,) = struct.unpack("<Q", _exactly(stream, 8))
-        lod.append(np.frombuffer(_exactly(stream, size), "<u8").astype(np.int64).tolist())
-    tensor = LoDTensor(to_device(_read_tensor(stream)))
+    lod = [_read_level(stream) for _ in range(levels)]
+    tensor = LoDTensor(own(_read_tensor(stream)))
     if lod:
-        tensor.set_lod(lod)
+        try:
+            tensor.set_lod(lod)
+        except ValueError as error:
+            raise TensorFileError(f"not a LoDTensor: {error}") from error
     return tensor
+
+
+def _read_level(stream: BinaryIO) -> list[int]:
+    (size,) = struct.unpack("<Q", _exactly(stream, 8))
+    if size % 8:
+        raise TensorFileError(f"not a LoDTensor: a level of {size} bytes")
+    return np.frombuffer(_exactly(stream, size), "<u8").tolist()
 
 
 def read_selected_rows(stream: BinaryIO) -> SelectedRowsTensor:
@@ -75,8 +90,11 @@ def read_selected_rows(stream: BinaryIO) -> SelectedRowsTensor:
         raise TensorFileError(f"not a SelectedRows: version {version}")
     rows = np.frombuffer(_exactly(stream, 8 * count), "<i8")
     (height,) = struct.unpack("<q", _exactly(stream, 8))
-    found = SelectedRowsTensor(rows.tolist(), height)
-    found.get_tensor().value = to_device(_read_tensor(stream))
+    values = _read_tensor(stream)
+    if height < 0 or (count and rows.min() < 0) or not values.ndim or len(values) < count:
+        raise TensorFileError(f"not a SelectedRows: {count} rows of {height}, values of shape {list(values.shape)}")
+    found = SelectedRowsTensor(rows, height)
+    found.get_tensor().value = own(values)
     return found
 
 
@@ -90,20 +108,45 @@ def _read_tensor(stream: BinaryIO) -> np.ndarray:
         dtype = numpy_dtype(desc.data_type)
     except (DecodeError, TypeError) as error:
         raise TensorFileError(f"not a tensor: {error}") from error
-    if any(dim < 0 for dim in desc.dims):
-        raise TensorFileError(f"not a tensor: its dims are {list(desc.dims)}")
-    count = 1
-    for dim in desc.dims:
-        count *= dim
-    return np.frombuffer(_exactly(stream, count * dtype.itemsize), dtype).reshape(tuple(desc.dims))
+    dims = tuple(desc.dims)
+    if len(dims) > 32 or any(not 0 <= dim < 1 << 48 for dim in dims):
+        raise TensorFileError(f"not a tensor: its dims are {list(dims[:40])}")
+    count = math.prod(dims)
+    if count * dtype.itemsize > _left(stream):
+        raise _ends_too_early(count * dtype.itemsize, _left(stream))
+    array = _aligned(count * dtype.itemsize)
+    _fill(stream, array.data)
+    try:
+        return array.view(dtype).reshape(dims)
+    except ValueError as error:  # no elements, and yet too large for NumPy
+        raise TensorFileError(f"not a tensor: its dims are {list(dims)}") from error
+
+
+def _aligned(size: int) -> np.ndarray:
+    room = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % _ALIGNMENT
+    return room[start : start + size]
+
+
+def _fill(stream: BinaryIO, view: memoryview) -> None:
+    done = 0
+    while done < len(view):
+        count = stream.readinto(view[done:])  # pyright: ignore[reportAttributeAccessIssue] - every real stream has it
+        if not count:
+            raise _ends_too_early(len(view), done)
+        done += count
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
     """``size`` bytes; asks how many are left first, so that a wild size does not allocate."""
     left = _left(stream)
     if size > left:
-        raise TensorFileError(f"the file ends too early: {size} bytes are missing, {left} are left")
+        raise _ends_too_early(size, left)
     return stream.read(size)
+
+
+def _ends_too_early(size: int, left: int) -> TensorFileError:
+    return TensorFileError(f"the file ends too early: {size} bytes are missing, {left} are left")
 
 
 def _left(stream: BinaryIO) -> int:
@@ -111,21 +154,3 @@ def _left(stream: BinaryIO) -> int:
     end = stream.seek(0, os.SEEK_END)
     stream.seek(position)
     return end - position
-
-
-@contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A stream whose content appears under ``path`` when the block ends well, and not at all otherwise."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

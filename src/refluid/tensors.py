@@ -19,6 +19,12 @@ def to_device(value: Any, device: Any = None) -> jax.Array:
         return jax.device_put(np.array(value) if not isinstance(value, jax.Array) else value, device)
 
 
+def own(array: np.ndarray) -> jax.Array:
+    """A NumPy array that nobody else holds, as a JAX array; on a CPU without a copy, where its alignment allows."""
+    with jax.enable_x64(True):
+        return jax.device_put(array)
+
+
 class LoDTensor:
     """An array with sequence offsets: level i cuts the sequences of level i - 1, the last level cuts rows.
 
@@ -122,8 +128,8 @@ class SelectedRowsTensor:
     """Some rows of a tall tensor, as scopes hold them: row numbers, height, and a tensor of their values."""
 
     def __init__(self, rows: Iterable[int] = (), height: int = 0):
-        self._rows = np.asarray(list(rows), np.int64)
         self._height = height
+        self.set_rows(rows)
         self._tensor = LoDTensor()
 
     @classmethod
@@ -131,7 +137,7 @@ class SelectedRowsTensor:
         """A computed value without the places that stand for no row."""
         rows = np.asarray(value.rows)
         used = rows < value.height
-        tensor = cls(rows[used].tolist(), value.height)
+        tensor = cls(rows[used], value.height)
         tensor.get_tensor().value = value.values if used.all() else np.asarray(value.values)[used]
         return tensor
 
@@ -139,7 +145,7 @@ class SelectedRowsTensor:
         return self._rows.tolist()
 
     def set_rows(self, rows: Iterable[int]) -> None:
-        self._rows = np.asarray(list(rows), np.int64)
+        self._rows = np.array(rows if isinstance(rows, np.ndarray) else list(rows), np.int64)
 
     def height(self) -> int:
         return self._height

@@ -57,7 +57,8 @@ class Case(object):
 class LayerCase(object):
     """A piece of a Fluid script: ``build(fluid, **feed_variables)`` returns a variable or a list of them.
 
-    feeds: name -> array or Lod; each becomes a data variable of exactly that shape (batch dim included) and dtype.
+    feeds: name -> array or Lod; each becomes a data variable of exactly that shape (batch dim included; for a Lod it is
+    -1) and dtype.
     Parameters get fixed values from their names. With ``grads`` the gradients of all parameters and of all floating
     feeds are compared too. ``ops`` also compares the list of op types the layer appended. skip: gradients that are
     not compared, by name, with the reason in ``reason``.

@@ -55,6 +55,12 @@ def _array(value):
     return value.array if isinstance(value, Lod) else value
 
 
+def _declared_shape(value):
+    """How many rows sequences have is not known when a program is built."""
+    shape = list(_array(value).shape)
+    return [-1] + shape[1:] if isinstance(value, Lod) else shape
+
+
 def _build_op(fluid, case, main):
     block, feed, inputs = main.global_block(), {}, {}
     for slot, given in sorted(case.inputs.items()):
@@ -68,7 +74,7 @@ def _build_op(fluid, case, main):
             inputs[slot].append(
                 block.create_var(
                     name=name,
-                    shape=array.shape,
+                    shape=_declared_shape(value),
                     dtype=str(array.dtype),
                     stop_gradient=slot not in case.grads,
                     lod_level=len(value.lengths) if isinstance(value, Lod) else 0,
@@ -137,7 +143,7 @@ def _build_layer(fluid, case, main):
         lod_level = len(value.lengths) if isinstance(value, Lod) else 0
         variables[name] = fluid.layers.data(
             name,
-            list(array.shape),
+            _declared_shape(value),
             append_batch_size=False,
             dtype=str(array.dtype),
             lod_level=lod_level,

@@ -12,6 +12,7 @@ from paddle.fluid import (
     evaluator,
     executor,
     framework,
+    inferencer,
     initializer,
     input,
     install_check,
@@ -26,6 +27,7 @@ from paddle.fluid import (
     param_attr,
     profiler,
     regularizer,
+    trainer,
     transpiler,
     unique_name,
 )
@@ -50,11 +52,21 @@ from paddle.fluid.framework import (
     name_scope,
     program_guard,
 )
+from paddle.fluid.inferencer import Inferencer
 from paddle.fluid.input import embedding, one_hot
+from paddle.fluid.io import load, load_program_state, save, set_program_state
 from paddle.fluid.layers.math_op_patch import monkey_patch_variable
 from paddle.fluid.lod_tensor import create_lod_tensor, create_random_int_lodtensor
 from paddle.fluid.parallel_executor import ParallelExecutor
 from paddle.fluid.param_attr import ParamAttr, WeightNormParamAttr
+from paddle.fluid.trainer import (
+    BeginEpochEvent,
+    BeginStepEvent,
+    CheckpointConfig,
+    EndEpochEvent,
+    EndStepEvent,
+    Trainer,
+)
 from paddle.fluid.transpiler import memory_optimize, release_memory
 
 Tensor = LoDTensor
@@ -62,14 +74,20 @@ Tensor = LoDTensor
 monkey_patch_variable()
 
 __all__ = [
+    "BeginEpochEvent",
+    "BeginStepEvent",
     "BuildStrategy",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
+    "CheckpointConfig",
     "CompiledProgram",
     "DataFeeder",
+    "EndEpochEvent",
+    "EndStepEvent",
     "ExecutionStrategy",
     "Executor",
+    "Inferencer",
     "LoDTensor",
     "LoDTensorArray",
     "ParallelExecutor",
@@ -77,6 +95,7 @@ __all__ = [
     "Program",
     "Scope",
     "Tensor",
+    "Trainer",
     "Variable",
     "WeightNormParamAttr",
     "append_backward",
@@ -104,12 +123,15 @@ __all__ = [
     "global_scope",
     "gradients",
     "in_dygraph_mode",
+    "inferencer",
     "initializer",
     "input",
     "install_check",
     "io",
     "is_compiled_with_cuda",
     "layers",
+    "load",
+    "load_program_state",
     "lod_tensor",
     "memory_optimize",
     "metrics",
@@ -124,9 +146,12 @@ __all__ = [
     "program_guard",
     "regularizer",
     "release_memory",
+    "save",
     "scope_guard",
     "set_flags",
     "set_gradient_clip",
+    "set_program_state",
+    "trainer",
     "transpiler",
     "unique_name",
 ]

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from paddle.fluid.inference import (
+    AnalysisConfig,
+    AnalysisPredictor,
+    NativeConfig,
+    PaddleBuf,
+    PaddleDType,
+    PaddlePlace,
+    PaddlePredictor,
+    PaddleTensor,
+    ZeroCopyTensor,
+    create_paddle_predictor,
+)
 from refluid.errors import EnforceNotMet, EOFException
 from refluid.ir.vartype import VarType
 from refluid.ops.registry import is_known
@@ -11,6 +23,8 @@ from refluid.tensors import LoDTensor, LoDTensorArray
 from refluid.tensors import SelectedRowsTensor as SelectedRows
 
 __all__ = [
+    "AnalysisConfig",
+    "AnalysisPredictor",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
@@ -18,9 +32,17 @@ __all__ = [
     "EnforceNotMet",
     "LoDTensor",
     "LoDTensorArray",
+    "NativeConfig",
+    "PaddleBuf",
+    "PaddleDType",
+    "PaddlePlace",
+    "PaddlePredictor",
+    "PaddleTensor",
     "Scope",
     "SelectedRows",
     "VarDesc",
+    "ZeroCopyTensor",
+    "create_paddle_predictor",
     "get_cuda_device_count",
     "is_compiled_with_brpc",
     "is_compiled_with_cuda",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paddle.batch import batch
 from paddle.reader import buffered, cache, chain, compose, firstn, map_readers, shuffle, xmap_readers
-from refluid import model_files
+from refluid import inference_files, model_files, state_files
 from refluid.ir import Parameter, Program, Variable, default_main_program
 from refluid.scope import global_scope
-from refluid.tensor_files import atomic_write
 
 __all__ = [
     "batch",
@@ -22,15 +21,21 @@ __all__ = [
     "firstn",
     "get_parameter_value",
     "get_parameter_value_by_name",
+    "get_program_parameter",
+    "get_program_persistable_vars",
+    "load",
     "load_inference_model",
     "load_params",
     "load_persistables",
+    "load_program_state",
     "load_vars",
     "map_readers",
+    "save",
     "save_inference_model",
     "save_params",
     "save_persistables",
     "save_vars",
+    "set_program_state",
     "shuffle",
     "xmap_readers",
 ]
@@ -46,46 +51,78 @@ def is_persistable(var: Variable) -> bool:
     return model_files.is_persistable(var)
 
 
+def get_program_parameter(program: Program) -> list[Variable]:
+    """The parameters of a program."""
+    return state_files.parameters(program)
+
+
+def get_program_persistable_vars(program: Program) -> list[Variable]:
+    """The variables of a program that outlive a run."""
+    return [v for v in program.list_vars() if is_persistable(v)]
+
+
 def save_vars(
     executor: Any,
-    dirname: str,
+    dirname: str | None,
     main_program: Any = None,
     vars: Sequence[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
-) -> None:
-    """Saves ``vars``, or the variables of the program that satisfy ``predicate``, into ``dirname``."""
-    model_files.save_variables(global_scope(), _chosen(main_program, vars, predicate), dirname, filename)
+) -> bytes | None:
+    """Saves ``vars``, or the variables of the program that satisfy ``predicate``, into ``dirname``.
+
+    A new folder appears complete or not at all, and an existing one changes in one step where the system can do that;
+    a crash never leaves half a file. With neither ``dirname`` nor ``filename``, returns what the file would hold.
+    """
+    chosen = _chosen(main_program, vars, predicate)
+    if dirname is None and filename is None:
+        return model_files.variables_to_bytes(global_scope(), chosen)
+    if chosen:
+        model_files.save_variables(global_scope(), chosen, dirname or "", filename)
+    return None
 
 
-def save_params(executor: Any, dirname: str, main_program: Any = None, filename: str | None = None) -> None:
+def save_params(executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None) -> Any:
     """Saves the parameters of the program."""
-    save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
+    return save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
-def save_persistables(executor: Any, dirname: str, main_program: Any = None, filename: str | None = None) -> None:
+def save_persistables(executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None) -> Any:
     """Saves everything training goes on from: parameters, optimizer state, counters."""
-    save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+    return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
 def load_vars(
     executor: Any,
-    dirname: str,
+    dirname: str | None,
     main_program: Any = None,
     vars: Sequence[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
-    filename: str | None = None,
+    filename: str | bytes | None = None,
 ) -> None:
-    """Loads what `save_vars` saved."""
-    model_files.load_variables(global_scope(), _chosen(main_program, vars, predicate), dirname, filename)
+    """Loads what `save_vars` saved; if anything is missing or does not fit, nothing is loaded.
+
+    Without ``dirname``, ``filename`` may be the bytes that `save_vars` returned.
+    """
+    chosen = _chosen(main_program, vars, predicate)
+    if isinstance(filename, bytes):
+        model_files.set_holders(global_scope(), model_files.read_variables_from_bytes(chosen, filename))
+    elif dirname is None and filename is None:
+        raise ValueError("load_vars needs dirname or filename")
+    else:
+        model_files.load_variables(global_scope(), chosen, dirname or "", filename)
 
 
-def load_params(executor: Any, dirname: str, main_program: Any = None, filename: str | None = None) -> None:
+def load_params(
+    executor: Any, dirname: str | None, main_program: Any = None, filename: str | bytes | None = None
+) -> None:
     """Loads the parameters of the program."""
     load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
-def load_persistables(executor: Any, dirname: str, main_program: Any = None, filename: str | None = None) -> None:
+def load_persistables(
+    executor: Any, dirname: str | None, main_program: Any = None, filename: str | bytes | None = None
+) -> None:
     """Loads everything training goes on from."""
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
@@ -101,36 +138,75 @@ def save_inference_model(
     export_for_deployment: bool = True,
     program_only: bool = False,
 ) -> list[str]:
-    """Saves the part of the program that computes ``target_vars``, with its parameters; returns the targets' names."""
+    """Saves the part of the program that computes ``target_vars``, with its parameters; returns the fetched names.
+
+    Args:
+      feeded_var_names: the variables that will be fed.
+      model_filename: the file of the program, ``__model__`` by default.
+      params_filename: one file for all parameters; by default each has its own.
+      export_for_deployment: False saves the whole program, into ``__model__.main_program``.
+      program_only: saves no parameters.
+    """
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
-    targets = [target_vars] if isinstance(target_vars, Variable) else list(target_vars)
-    program = model_files.inference_program(_program(main_program), feeds, targets)
-    if not program_only:
-        chosen = [v for v in program.list_vars() if is_persistable(v)]
-        if chosen:
-            model_files.save_variables(global_scope(), chosen, dirname, params_filename)
-    with atomic_write(Path(dirname) / (model_filename or "__model__")) as stream:
-        stream.write(program.desc.serialize_to_string())
-    return [target.name for target in targets]
+    targets = [target_vars] if isinstance(target_vars, Variable) else list(target_vars or ())
+    if not all(isinstance(name, str) for name in feeds):
+        raise ValueError("feeded_var_names must be a list of names")
+    if not targets or not all(isinstance(target, Variable) for target in targets):
+        raise ValueError("target_vars must be a list of variables, with at least one of them")
+    program, scope = _program(main_program), global_scope()
+    if not export_for_deployment:
+        model_filename = (model_filename or inference_files.MODEL) + ".main_program"
+        names = [target.name for target in targets]
+    else:
+        program = inference_files.inference_program(program, feeds, targets)
+        names = inference_files.feeds_and_fetches(program)[1]
+    inference_files.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
+    return names
 
 
 def load_inference_model(
-    dirname: str,
+    dirname: str | None,
     executor: Any,
-    model_filename: str | None = None,
-    params_filename: str | None = None,
+    model_filename: str | bytes | None = None,
+    params_filename: str | bytes | None = None,
     pserver_endpoints: Sequence[str] | None = None,
 ) -> list[Any]:
-    """Loads an inference model: ``[program, feed names, fetch variables]``."""
-    path = Path(dirname) / (model_filename or "__model__")
-    if not path.is_file():
-        raise ValueError(f"there is no model file {path}")
-    program = Program.parse_from_string(path.read_bytes())
-    variables = [v for v in program.list_vars() if is_persistable(v)]
-    if variables:
-        model_files.load_variables(global_scope(), variables, dirname, params_filename)
-    feeds, fetches = model_files.feeds_and_fetches(program)
-    return [program, feeds, [program.global_block().var(name) for name in fetches]]
+    """Loads an inference model: ``[program, feed names, fetch variables]``.
+
+    With ``dirname`` None, ``model_filename`` and ``params_filename`` are the contents of the two files.
+    """
+    program, feeds, fetches = inference_files.load_inference(global_scope(), dirname, model_filename, params_filename)
+    for op in program.global_block().ops:
+        if pserver_endpoints and "epmap" in op.attrs:
+            op.set_attr("epmap", list(pserver_endpoints))
+    return [program, feeds, fetches]
+
+
+def save(program: Program, model_path: str) -> None:
+    """Saves parameters, optimizer state and program into ``model_path`` + .pdparams, .pdopt and .pdmodel."""
+    state_files.save_state(global_scope(), _program(program), model_path)
+
+
+def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
+    """Loads what `save`, or `save_vars` and its relatives, saved; if anything does not fit, nothing is loaded.
+
+    Args:
+      executor: not needed; values are made where there are none.
+      var_list: the variables of a file that holds several of them.
+    """
+    state_files.load_state(global_scope(), _program(program), model_path, var_list)
+
+
+def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, Any]:
+    """The saved arrays by name. Nothing in the file is run, whoever made it."""
+    return state_files.read_state(model_path, var_list)
+
+
+def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
+    """Gives the variables of a program values by name, after its startup program has run."""
+    unused = state_files.set_state(global_scope(), _program(program), state_dict)
+    if unused:
+        warnings.warn(f"the program has no variable for {', '.join(unused)}", UserWarning, stacklevel=2)
 
 
 def get_parameter_value(para: Parameter, executor: Any) -> Any:

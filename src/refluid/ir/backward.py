@@ -235,6 +235,8 @@ class _Walk:
             return self.block.var(name)
         created = self.block.create_var(name=name, shape=source.shape, dtype=source.dtype, persistable=False)
         created.lod_level = source.lod_level
+        if source.type == VarType.LOD_TENSOR_ARRAY:
+            created.type = source.type
         return created
 
 

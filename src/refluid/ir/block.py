@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,19 @@ class Block:
         return found
 
     var_recursive = _var_recursive
+
+    def may_hold(self, name: str, before: Block | None = None) -> bool:
+        """Whether there can be a value of that name: fed, kept in the scope, or written here or further out.
+
+        ``before`` leaves out the op that runs that block, and those after it.
+        """
+        variable = self.find_var_recursive(name)
+        if variable is None:
+            return False
+        writers = itertools.takewhile(lambda op: before is None or before not in op.sub_blocks(), self.ops)
+        if variable.persistable or variable.is_data or any(name in op.output_arg_names for op in writers):
+            return True
+        return self.parent is not None and self.parent.may_hold(name)
 
     def create_var(self, **options: Any) -> Variable:
         """A new variable; an existing one of that name is returned if the description agrees."""

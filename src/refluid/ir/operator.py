@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,6 +157,13 @@ class Operator:
         values = [v for value in self.attrs.values() for v in (value if isinstance(value, list) else [value])]
         return [value for value in values if isinstance(value, Block)]
 
+    def within(self) -> Iterator[Operator]:
+        """This operator and all those in the blocks it runs."""
+        yield self
+        for block in self.sub_blocks():
+            for op in block.ops:
+                yield from op.within()
+
     # Shapes
 
     def infer(self) -> None:
@@ -235,7 +242,8 @@ class Operator:
             for name in names
         ]
         hidden = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
-        attrs = [f"{n:<11} {v}" for n, v in self.attrs.items() if n not in hidden and _short(v)]
+        blocks = self.sub_blocks()
+        attrs = [f"{n:<11} {v}" for n, v in self.attrs.items() if n not in hidden and v not in blocks and _short(v)]
         return OpError(self.type, problem, lines, attrs, str(self.written_at) if self.written_at else None, hint)
 
     def _describe(self, name: str) -> str:

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from refluid.ir import framework_pb2
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
+from refluid.ir.overwritten import connect_overwritten
 from refluid.ir.program import Program
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType
@@ -21,6 +22,16 @@ from refluid.ir.vartype import VarType
 pb: Any = framework_pb2  # generated: its names exist at run time only
 
 VERSION = 1008005  # what real Fluid 1.8.5 writes
+_MAX_DEPTH = 64  # of blocks in blocks
+
+# Attributes that Fluid gives every op, with their types: an empty list does not tell its own.
+_EVERY_OP = {
+    "op_role": "INT",
+    "op_role_var": "STRINGS",
+    "op_namescope": "STRING",
+    "op_callstack": "STRINGS",
+    "op_device": "STRING",
+}
 
 # AttrType -> the field of OpDesc.Attr that holds the value
 _FIELDS = {
@@ -74,9 +85,13 @@ def program_to_message(program: Program) -> Any:
 def program_from_message(message: Any) -> Program:
     program = Program()
     program.blocks = [Block(program, block.idx, block.parent_idx) for block in message.blocks]
-    for source, block in zip(message.blocks, program.blocks, strict=True):
-        if block.idx != program.blocks.index(block) or not -1 <= block.parent_idx < max(block.idx, 1):
+    depths: list[int] = []
+    for place, (source, block) in enumerate(zip(message.blocks, program.blocks, strict=True)):
+        if block.idx != place or not -1 <= block.parent_idx < max(place, 1):
             raise ValueError(f"block {block.idx} of the program is out of place (parent {block.parent_idx})")
+        depths.append(1 + depths[block.parent_idx] if block.parent_idx >= 0 and place else 0)
+        if depths[-1] > _MAX_DEPTH:
+            raise ValueError(f"the blocks of the program are inside each other more than {_MAX_DEPTH} times")
         block.forward_block_idx = source.forward_block_idx
         for described in source.vars:
             block.vars[described.name] = _variable(block, described)
@@ -88,6 +103,7 @@ def program_from_message(message: Any) -> Program:
                 written = block.find_var_recursive(name)
                 if written is not None:
                     written.op = op
+    connect_overwritten(program)
     return program
 
 
@@ -166,19 +182,21 @@ def _operator(block: Block, described: Any) -> Operator:
     for attr in described.attrs:
         value = getattr(attr, _FIELDS[attr.type])
         if attr.type == pb.BLOCK:
-            value = _block(block.program, value)
+            value = _block(block, value)
         elif attr.type == pb.BLOCKS:
-            value = [_block(block.program, index) for index in value]
+            value = [_block(block, index) for index in value]
         elif attr.type in _LISTS:
             value = list(value)
         op.attrs[attr.name] = value
     return op
 
 
-def _block(program: Program, index: int) -> Block:
-    if not 0 <= index < len(program.blocks):
-        raise ValueError(f"an op refers to block {index}, the program has {len(program.blocks)}")
-    return program.blocks[index]
+def _block(block: Block, index: int) -> Block:
+    """A block that an op of ``block`` runs; it comes later in the program, so that no block can run itself."""
+    blocks = block.program.blocks
+    if not block.idx < index < len(blocks):
+        raise ValueError(f"an op of block {block.idx} refers to block {index}, the program has {len(blocks)}")
+    return blocks[index]
 
 
 def attr_type(op_type: str, name: str, value: Any) -> int:
@@ -187,7 +205,7 @@ def attr_type(op_type: str, name: str, value: Any) -> int:
     forward = op_type
     while forward not in known and forward.endswith("_grad"):
         forward = forward.removesuffix("_grad")
-    declared = known.get(forward, {}).get(name)
+    declared = _EVERY_OP.get(name) or known.get(forward, {}).get(name)
     if declared is not None:
         return pb.AttrType.Value(declared)
     return _type_of(value)
@@ -201,12 +219,12 @@ def _type_of(value: Any) -> int:
             return pb.INTS
         kinds = {_type_of(item) for item in value}
         plural = {
-            pb.INT: Any,
-            pb.LONG: Any,
-            pb.FLOAT: Any,
-            pb.STRING: Any,
-            pb.BOOLEAN: Any,
-            pb.BLOCK: Any,
+            pb.INT: pb.INTS,
+            pb.LONG: pb.LONGS,
+            pb.FLOAT: pb.FLOATS,
+            pb.STRING: pb.STRINGS,
+            pb.BOOLEAN: pb.BOOLEANS,
+            pb.BLOCK: pb.BLOCKS,
         }
         order: list[int] = [pb.BOOLEAN, pb.INT, pb.LONG, pb.FLOAT, pb.STRING, pb.BLOCK]
         return plural[max(kinds, key=order.index)]

@@ -23,15 +23,22 @@ class Buckets:
 
     def __init__(self):
         self.sizes: dict[Any, list[int]] = {}
+        self._this_feed: dict[Any, int] = {}
 
-    def pick(self, what: Any, need: int, room: float = _ROOM) -> int:
+    def begin_feed(self) -> None:
+        """Starts another feed. Within one, equal needs get equal sizes: words and their labels go together."""
+        self._this_feed.clear()
+
+    def pick(self, name: str, kind: Any, need: int, room: float = _ROOM) -> int:
         """The padded size for ``need``: one in use, or a new one."""
-        known = self.sizes.setdefault(what, [])
-        fitting = [size for size in known if need <= size <= max(_SMALLEST, need * _WASTE)]
-        if fitting:
-            return min(fitting)
-        size = round_up(int(need * room))
-        known.append(size)
+        known = self.sizes.setdefault((name, kind), [])
+        size = self._this_feed.get((kind, need))
+        if size is None:
+            fitting = [size for size in known if need <= size <= max(_SMALLEST, need * _WASTE)]
+            size = min(fitting) if fitting else round_up(int(need * room))
+            self._this_feed[kind, need] = size
+        if size not in known:
+            known.append(size)
         return size
 
     def ragged(self, name: str, tensor: LoDTensor, exact: bool) -> Ragged:
@@ -42,11 +49,11 @@ class Buckets:
         longest = int(np.diff(offsets[-1]).max(initial=0))
         if exact:
             return Ragged(data, tuple(offsets), round_up(longest))
-        rows = self.pick((name, "rows"), len(data))
+        rows = self.pick(name, "rows", len(data))
         for number in range(1, len(offsets)):
-            count = self.pick((name, "sequences", number), len(offsets[number])) + 1
+            count = self.pick(name, ("sequences", number), len(offsets[number])) + 1
             offsets[number] = _extended(offsets[number], count)
-        return Ragged(_extended(data, rows, 0), tuple(offsets), self.pick((name, "longest"), longest, room=1.0))
+        return Ragged(_extended(data, rows, 0), tuple(offsets), self.pick(name, "longest", longest, room=1.0))
 
 
 def _extended(array: np.ndarray, size: int, index: int = -1) -> np.ndarray:
@@ -77,5 +84,5 @@ def to_tensor(value: Ragged) -> LoDTensor:
         levels.append(level.tolist())
         count = int(level[-1])
     tensor = LoDTensor(np.asarray(value.data)[:count].copy())
-    tensor.set_lod([] if value.rows_only else levels)
+    tensor.set_lod(levels[value.hidden :])
     return tensor

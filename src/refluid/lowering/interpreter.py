@@ -6,17 +6,27 @@ It runs on tracers inside jax.jit and on arrays outside; it does not know which.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from refluid.errors import OpError, UnknownOpError
 from refluid.ir.backward import EMPTY
-from refluid.ir.operator import Operator
-from refluid.lowering.ragged import PaddingError, as_sequences, has_ragged, rows_of, with_padded_gradients
+from refluid.ir.block import Block
+from refluid.ir.operator import BOUNDARY, Operator
+from refluid.lowering.ragged import (
+    PaddingError,
+    as_sequences,
+    has_ragged,
+    rows_of,
+    with_padded_gradients,
+    with_padding,
+    without_padding,
+)
 from refluid.ops.checks import RangeCheck, collecting
 from refluid.ops.grad import Pullback, forward_with_pullback
 from refluid.ops.noise import fold_in
@@ -33,7 +43,7 @@ class Context:
     key: Any = None  # jax.random key of this step
     seed_key: Any = None  # jax.random key of the program, the same in every step
     report: Callable[[Operator, RangeCheck, Any], None] | None = None
-    host: Any = None
+    host: Callable[[Operator], Any] | None = None  # what a host op may use besides its inputs
     padded: bool = False  # whether sequences may carry rows of padding
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
 
@@ -45,24 +55,37 @@ class Schedule:
     ops: tuple[Operator, ...]
     forward_of: dict[int, int]  # id(gradient operator) -> id(the forward operator whose pullback it uses)
     folded: frozenset[int] = frozenset()  # operators that are evaluated while tracing
+    stopped: frozenset[str] = frozenset()  # variables through which no gradient flows when the whole is differentiated
 
     @classmethod
     def of(cls, ops: Sequence[Operator], folded: frozenset[int] = frozenset()) -> Schedule:
         return cls(tuple(ops), pair_gradients(ops), folded)
 
+    @classmethod
+    def of_inner(cls, block: Block) -> Schedule:
+        """A block that an operator runs. It has no gradient ops: its operator is differentiated as a whole."""
+        ops = tuple(op for op in block.ops if op.type not in BOUNDARY)
+        written = (block.find_var_recursive(name) for op in ops for name in op.output_arg_names)
+        return cls(ops, {}, stopped=frozenset(v.name for v in written if v is not None and v.stop_gradient))
+
 
 def pair_gradients(ops: Sequence[Operator]) -> dict[int, int]:
-    """Finds, for each derived gradient operator, the forward operator before it that made its inputs."""
-    latest: dict[Any, int] = {}
+    """Finds, for each derived gradient operator, the forward operator before it that made its inputs.
+
+    Several look alike where variables are overwritten in place: their gradients come in the opposite order.
+    """
+    made: dict[Any, list[int]] = {}
+    seen: dict[Any, int] = {}
     paired = {}
     for op in ops:
         definition = op.definition
         if definition.forward is not None:
-            forward = definition.forward
-            found = latest.get(_identity(forward.type, op.inputs, op.inputs, forward))
+            wanted = _identity(definition.forward.type, op.inputs, op.inputs, definition.forward)
+            found = made.get(wanted)
             if found is not None:
-                paired[id(op)] = found
-        latest[_identity(op.type, op.inputs, op.outputs, definition)] = id(op)
+                paired[id(op)] = found[-1 - seen.get(wanted, 0) % len(found)]
+                seen[wanted] = seen.get(wanted, 0) + 1
+        made.setdefault(_identity(op.type, op.inputs, op.outputs, definition), []).append(id(op))
     return paired
 
 
@@ -93,7 +116,7 @@ def run(schedule: Schedule, env: Environment, context: Context) -> None:
         for slot, names in op.outputs.items():
             for name, value in zip(names, outputs.get(slot, ()), strict=False):
                 if name != EMPTY and value is not None:
-                    env[name] = value
+                    env[name] = jax.lax.stop_gradient(value) if name in schedule.stopped else value
 
 
 def _evaluate(
@@ -104,7 +127,11 @@ def _evaluate(
     if not has_ragged(arguments):
         return _call(op, definition, arguments, context, pullback, shared)
     if context.padded and not definition.takes_padding(op.attrs, arguments):
-        raise PaddingError(op)
+        if not definition.runs_on_host(op):
+            raise PaddingError(op)
+        # Values are known here, so padding can be taken off and put on again.
+        outputs = _call(op, definition, without_padding(arguments), context, pullback, shared)
+        return with_padding(arguments, outputs)
     arguments = with_padded_gradients(arguments)
     rows = arguments if definition.lod == "aware" else rows_of(arguments)
     try:
@@ -127,13 +154,46 @@ def _call(
     services: dict[str, Any] = {}
     if definition.random:
         services["key"] = operator_key(op, context)
-    if "host" in definition.services:
-        services["host"] = context.host
+    if "host" in definition.services and context.host is not None:
+        services["host"] = context.host(op)
+    if "run_block" in definition.services:
+        services["run_block"] = BlockRunner(op, context)
     if not shared:
         return definition.call(arguments, op.attrs, **services)
     known = {slot: arguments[slot] for slot in definition.input_names if slot in arguments}
     outputs, context.pullbacks[id(op)] = forward_with_pullback(definition, known, op.attrs, **services)
     return outputs
+
+
+@dataclass(frozen=True)
+class BlockRunner:
+    """Runs the blocks of a control-flow operator, for its rule."""
+
+    op: Operator
+    context: Context
+
+    def names(self, slot: str) -> list[str]:
+        """What the values in a slot of the operator are called inside its blocks."""
+        names = self.op.input(slot) or self.op.output(slot)
+        return [self.op.originals.get(name, name) for name in names]
+
+    @property
+    def on_host(self) -> bool:
+        """Whether values are there, and may decide what runs."""
+        return self.context.host is not None
+
+    def __call__(self, block: Block, env: Environment, turn: Any = 0) -> Environment:
+        """The variables after a run of ``block``; ``turn`` counts runs, so that each draws its own random numbers."""
+        env = dict(env)
+        key = None if self.context.key is None else fold_in(self.context.key, turn)
+        context = replace(self.context, key=key, report=self._report, pullbacks={})
+        run(Schedule.of_inner(block), env, context)
+        return env
+
+    def _report(self, op: Operator, check: RangeCheck, ids: Any) -> None:
+        # A flag could not leave the loop or branch that is being traced.
+        if self.context.report is not None and not isinstance(ids, Tracer):
+            self.context.report(op, check, ids)
 
 
 def operator_key(op: Operator, context: Context) -> Any:

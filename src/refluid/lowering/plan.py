@@ -11,7 +11,7 @@ from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import BOUNDARY, Operator
 from refluid.ir.prune import needed_operators
-from refluid.lowering.interpreter import Schedule
+from refluid.lowering.interpreter import Schedule, pair_gradients
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Piece:
 
     @property
     def is_random(self) -> bool:
-        return any(op.definition.random for op in self.schedule.ops)
+        return any(inner.definition.random for op in self.schedule.ops for inner in op.within())
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None 
     if feeds is not None:
         ops = needed_operators(ops, {*fetches, *_persistable_writes(block, ops)}, frozenset(feeds))
     folded = foldable_operators(ops)
-    groups = _group(ops, folded)
+    pairs = pair_gradients(ops)
+    groups = _group(ops, folded, pairs)
+    hosted = {id(op) for group, on_host in groups if on_host for op in group}
+    host_pairs = {gradient: forward for gradient, forward in pairs.items() if {gradient, forward} <= hosted}
     persists = _persistable_writes(block, ops)
     needed = set(fetches) | set(persists)
     pieces: list[Piece] = []
@@ -57,9 +60,8 @@ def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None 
             earlier = [op for before, _ in groups[:position] for op in before]
             group = [*_folded_before(group, earlier, folded), *group]
         reads, written = reads_and_writes(group)
-        pieces.append(
-            Piece(Schedule.of(group, folded), on_host, tuple(reads), tuple(n for n in written if n in needed))
-        )
+        schedule = Schedule(tuple(group), host_pairs, folded) if on_host else Schedule.of(group, folded)
+        pieces.append(Piece(schedule, on_host, tuple(reads), tuple(n for n in written if n in needed)))
         needed |= set(reads)
     reads, written = reads_and_writes(ops)
     reads = [*reads, *(name for name in dict.fromkeys(fetches) if name not in written and name not in reads)]
@@ -79,52 +81,89 @@ def reads_and_writes(ops: Sequence[Operator]) -> tuple[list[str], list[str]]:
 
 
 def foldable_operators(ops: Sequence[Operator]) -> frozenset[int]:
-    """Operators whose results are known while tracing and decide shapes: constants, and arithmetic on constants."""
-    constant: dict[str, Operator | None] = {}
-    for op in ops:
-        definition = op.definition
-        known = not definition.random and not definition.host and _is_constant(op, constant)
-        constant.update(dict.fromkeys(op.output_arg_names, op if known else None))
-    wanted = {name for op in ops for slot in op.definition.static for name in op.input(slot)}
-    folded: set[int] = set()
-    for op in reversed(ops):
-        makers = [constant.get(name) for name in op.output_arg_names]
-        if wanted.intersection(op.output_arg_names) and all(maker is op for maker in makers):
-            folded.add(id(op))
-            if not op.definition.constant:
-                wanted.update(op.input_arg_names)
-    return frozenset(folded)
+    """Operators whose results are known while tracing and decide shapes: constants, and arithmetic on constants.
+
+    A name is known or it is not: where one of its writers needs values, none of them is folded, so that a counter that
+    is incremented in place can be evaluated anywhere by evaluating all its writers up to there.
+    """
+    reads, written = reads_and_writes(ops)
+    known, before = set(written) - set(reads), None
+    while known != before:
+        before = set(known)
+        for op in ops:
+            if not _is_constant(op, known):
+                known.difference_update(op.output_arg_names)
+    wanted = {name for op in ops for slot in op.definition.static for name in op.input(slot)} & known
+    return frozenset(id(op) for op in _writers_behind(wanted, ops))
 
 
-def _is_constant(op: Operator, constant: dict[str, Operator | None]) -> bool:
-    return op.definition.constant or all(constant.get(name) is not None for name in op.input_arg_names)
+def _is_constant(op: Operator, known: set[str]) -> bool:
+    definition = op.definition
+    if definition.random or definition.host or "run_block" in definition.services:
+        return False
+    return definition.constant or all(name in known for name in op.input_arg_names)
 
 
-def _group(ops: Sequence[Operator], folded: frozenset[int]) -> list[tuple[list[Operator], bool]]:
-    """Runs of operators that go together. An op whose shape depends on values cannot be compiled, and one that carries
-    a large array is not: the array would become a constant of the compiled code."""
+def _writers_behind(wanted: set[str], ops: Sequence[Operator]) -> list[Operator]:
+    """The operators that write the ``wanted`` names, and those that write what these read, and so on."""
+    while True:
+        writers = [op for op in ops if wanted.intersection(op.output_arg_names)]
+        reads = {name for op in writers if not op.definition.constant for name in op.input_arg_names}
+        if reads <= wanted:
+            return writers
+        wanted = wanted | reads
+
+
+def _group(ops: Sequence[Operator], folded: frozenset[int], pairs: dict[int, int]) -> list[tuple[list[Operator], bool]]:
+    """Runs of operators that go together."""
+    on_host = _host_operators(ops, folded)
+    while True:
+        groups: list[tuple[list[Operator], bool]] = []
+        for op in ops:
+            if not groups or groups[-1][1] != (id(op) in on_host):
+                groups.append(([], id(op) in on_host))
+            groups[-1][0].append(op)
+        torn = _torn_pairs(groups, pairs) - on_host
+        if not torn:
+            return groups
+        on_host |= torn
+
+
+def _host_operators(ops: Sequence[Operator], folded: frozenset[int]) -> set[int]:
+    """An op whose shape depends on values cannot be compiled, and one that carries a large array is not: the array
+    would become a constant of the compiled code."""
     makers: dict[str, int] = {}
-    groups: list[tuple[list[Operator], bool]] = []
+    on_host = set()
     for op in ops:
         definition = op.definition
-        unknown = [n for slot in definition.static for n in op.input(slot) if makers.get(n) not in folded]
-        on_host = definition.host or bool(unknown) or any(isinstance(v, np.ndarray) for v in op.attrs.values())
-        if not groups or groups[-1][1] != on_host:
-            groups.append(([], on_host))
-        groups[-1][0].append(op)
+        unknown = any(makers.get(n) not in folded for slot in definition.static for n in op.input(slot))
+        if definition.runs_on_host(op) or unknown or any(isinstance(v, np.ndarray) for v in op.attrs.values()):
+            on_host.add(id(op))
         makers.update(dict.fromkeys(op.output_arg_names, id(op)))
-    return groups
+    return on_host
+
+
+def _torn_pairs(groups: Sequence[tuple[list[Operator], bool]], pairs: dict[int, int]) -> set[int]:
+    """Control flow that overwrites what it reads, and its gradient, in different pieces.
+
+    The gradient cannot be computed from inputs that are gone. Pullbacks live through a step on the host only.
+    """
+    piece_of = {id(op): position for position, (group, _) in enumerate(groups) for op in group}
+    overwriting = {
+        id(op)
+        for group, _ in groups
+        for op in group
+        if ("run_block" in op.definition.services or op.definition.static)
+        and set(op.input_arg_names) & set(op.output_arg_names)
+    }
+    torn = (pair for pair in pairs.items() if pair[1] in overwriting and piece_of[pair[0]] != piece_of[pair[1]])
+    return {op for pair in torn for op in pair}
 
 
 def _folded_before(group: Sequence[Operator], earlier: Sequence[Operator], folded: frozenset[int]) -> list[Operator]:
     """The constants of earlier pieces that decide shapes in this one; a value that crosses pieces is no constant."""
     wanted = {name for op in group for slot in op.definition.static for name in op.input(slot)}
-    found = []
-    for op in reversed(earlier):
-        if id(op) in folded and wanted.intersection(op.output_arg_names):
-            found.append(op)
-            wanted.update(op.input_arg_names)
-    return found[::-1]
+    return _writers_behind(wanted, [op for op in earlier if id(op) in folded])
 
 
 def _persistable_writes(block: Block, ops: Sequence[Operator]) -> list[str]:

@@ -46,7 +46,10 @@ def as_sequences(definition: OpDef, arguments: Arguments, outputs: Arguments) ->
     if definition.lod == "aware" and definition.forward is None:
         return outputs
     found = [v for slot in definition.input_names for v in arguments.get(slot, ()) if isinstance(v, Ragged)]
-    first = min(found, key=lambda value: value.rows_only)  # a sequence rather than rows that are none
+    first = next((value for value in found if value.levels), found[0])
+    lead = next((v for slot in definition.input_names for v in arguments.get(slot, ())), first)
+    if not isinstance(lead, Ragged) and lead is not None and lead.shape[:1] == first.shape[:1]:
+        first = first.as_rows(first.data)  # Fluid looks at the first input, and that is no sequence
     return {
         slot: [_wrapped(value, _model(slot, i, definition, arguments, first)) for i, value in enumerate(values)]
         for slot, values in outputs.items()
@@ -64,9 +67,30 @@ def _model(slot: str, index: int, definition: OpDef, arguments: Arguments, first
 
 
 def _wrapped(value: Any, model: Ragged | None) -> Any:
-    if model is None or isinstance(value, Ragged | SelectedRows):
+    if model is None or value is None or isinstance(value, Ragged | SelectedRows):
         return value
     return model.with_data(value) if value.ndim and value.shape[0] == model.shape[0] else value
+
+
+def without_padding(arguments: Arguments) -> Arguments:
+    """The arguments with nothing but the real rows of sequences; outside compiled pieces only."""
+    return {
+        slot: [value.data[: int(value.rows)] if isinstance(value, Ragged) else value for value in values]
+        for slot, values in arguments.items()
+    }
+
+
+def with_padding(arguments: Arguments, outputs: Arguments) -> Arguments:
+    """What came of `without_padding`, with as many rows as the first sequence where it has as many real ones."""
+    model = next(v for values in arguments.values() for v in values if isinstance(v, Ragged))
+    rows, missing = int(model.rows), model.shape[0] - int(model.rows)
+
+    def padded(value: Any) -> Any:
+        if not isinstance(value, jax.Array | np.ndarray) or not value.ndim or value.shape[0] != rows:
+            return value
+        return model.as_rows(jnp.pad(value, [(0, missing)] + [(0, 0)] * (value.ndim - 1)))
+
+    return {slot: [padded(value) for value in values] for slot, values in outputs.items()}
 
 
 def with_padded_gradients(arguments: Arguments) -> Arguments:

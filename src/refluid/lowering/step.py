@@ -21,6 +21,7 @@ from refluid.lowering.interpreter import Context, Schedule, run
 from refluid.lowering.layout import channels_last
 from refluid.lowering.plan import Piece, make_plan
 from refluid.lowering.range_checks import RangeChecks
+from refluid.lowering.value_files import read_values, write_values
 from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
 
@@ -33,6 +34,14 @@ class HostContext:
     scope: Scope
     place: Any
     env: dict[str, Any]
+
+    def write(self, values: Sequence[Any], path: str, overwrite: bool, as_half: bool) -> None:
+        """Writes the op's inputs into a file."""
+        write_values(path, self.operator.input("X"), values, self.scope, overwrite, as_half)
+
+    def read(self, path: str, as_half: bool) -> list[Any]:
+        """Values for the op's outputs, from a file."""
+        return read_values(path, self.operator, self.scope, as_half)
 
 
 class CompiledPiece:
@@ -104,6 +113,7 @@ class Step:
         self.program_uid = program.uid
         self.seed = program.random_seed
         self._traced = False
+        self._padded = padded
         feeds = frozenset(feed_names)
         self.persists = frozenset(plan.persists)
         self.reads = tuple(name for name in plan.reads if name not in feeds)
@@ -157,11 +167,12 @@ class Step:
     def _run_pieces(self, feeds: Sequence[Any], words: Any) -> list[Any]:
         env = {name: holder.value for name, holder in self.holders.items() if holder.value is not None}
         env.update(zip(self.feed_names, feeds, strict=True))
+        pullbacks: dict[int, Any] = {}
         for piece in self.pieces:
             if isinstance(piece, CompiledPiece):
                 self._run_compiled(piece, env, words)
             else:
-                self._run_on_host(piece, env, words)
+                self._run_on_host(piece, env, words, pullbacks)
         jax.block_until_ready([env.get(name) for name in self.persists])
         return [env[name] for name in self.fetches]
 
@@ -181,14 +192,18 @@ class Step:
         if flags is not None:
             piece.checks.check_flags(flags)
 
-    def _run_on_host(self, piece: Piece, env: dict[str, Any], words: Any) -> None:
-        checks = RangeChecks(frozenset())
+    def _run_on_host(self, piece: Piece, env: dict[str, Any], words: Any, pullbacks: dict[int, Any]) -> None:
+        context = Context(
+            report=RangeChecks(frozenset()).report,
+            host=lambda op: HostContext(op, self.scope, self.place, env),
+            padded=self._padded,
+            pullbacks=pullbacks,
+        )
+        if words is not None:
+            context.key = context.seed_key = jax.random.wrap_key_data(jnp.asarray(words))
         for op in piece.schedule.ops:
-            context = Context(report=checks.report, host=HostContext(op, self.scope, self.place, env))
-            if words is not None:
-                context.key = context.seed_key = jax.random.wrap_key_data(jnp.asarray(words))
             with profiling.record(op.type):
-                run(Schedule((op,), {}), env, context)
+                run(Schedule((op,), piece.schedule.forward_of), env, context)
             for name in op.output_arg_names:
                 if name in self.persists and name in env:
                     self.holders[name].value = env[name]

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from refluid.ops.registry import op
+from refluid.ops.values import Ragged, plain
 
 
 def batch_norm(
@@ -32,19 +33,20 @@ def batch_norm(
     data_layout="NCHW",
 ):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias for each channel; SavedVariance is 1 / sqrt(...)."""
-    view = _by_channel(x, data_layout)
+    view = _by_channel(plain(x), data_layout)
     if _uses_moving_averages(is_test, use_global_stats, trainable_statistics):
         y = _normalise(view, scale, bias, mean, lax.rsqrt(variance + epsilon))
         unused = jnp.zeros_like(mean)
-        return y.reshape(x.shape).astype(x.dtype), mean, variance, unused, unused
-    count = view.size // view.shape[1]
-    batch_mean = _sum_by_channel(view) / count
-    batch_variance = _sum_by_channel(jnp.square(view - _column(batch_mean))) / count
+        return _like(x, y), mean, variance, unused, unused
+    real, count = _counted(x, view)
+    batch_mean = _sum_by_channel(view if real is None else jnp.where(real, view, 0)) / count
+    squares = jnp.square(view - _column(batch_mean))
+    batch_variance = _sum_by_channel(squares if real is None else jnp.where(real, squares, 0)) / count
     inverse_std = lax.rsqrt(batch_variance + epsilon)
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(()).astype(mean.dtype)
     return (
-        _normalise(view, scale, bias, batch_mean, inverse_std).reshape(x.shape).astype(x.dtype),
+        _like(x, _normalise(view, scale, bias, batch_mean, inverse_std)),
         mean * momentum + batch_mean * (1 - momentum),
         variance * momentum + batch_variance * (1 - momentum),
         batch_mean,
@@ -71,16 +73,33 @@ def batch_norm_grad(
     """Gradients for x, scale and bias from the saved statistics, or from the moving averages where those were used."""
     constant = _uses_moving_averages(is_test, use_global_stats, trainable_statistics)
     center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
-    view, incoming = _by_channel(x, data_layout), _by_channel(y_grad, data_layout)
+    view, incoming = _by_channel(plain(x), data_layout), _by_channel(plain(y_grad), data_layout)
     centered = view - _column(center)
     bias_grad = _sum_by_channel(incoming)
     scale_grad = _sum_by_channel(incoming * centered) * inverse_std
     slope = scale * inverse_std
     x_grad = incoming * _column(slope)
     if not constant:
-        count = view.size // view.shape[1]
+        real, count = _counted(x, view)
         x_grad -= _column(slope * bias_grad / count) + centered * _column(slope * inverse_std * scale_grad / count)
-    return x_grad.reshape(x.shape).astype(x.dtype), scale_grad, bias_grad
+        x_grad = x_grad if real is None else jnp.where(real, x_grad, 0)
+    return _like(x, x_grad), scale_grad, bias_grad
+
+
+def _counted(x: Any, view: Any) -> tuple[Any, Any]:
+    """Which rows of the view count (None: all) and how many elements of a channel they hold."""
+    everything = view.size // view.shape[1]
+    if not isinstance(x, Ragged):
+        return None, everything
+    each = everything // x.shape[0]
+    real = jnp.repeat(x.real(), view.shape[0] // x.shape[0], total_repeat_length=view.shape[0])
+    return real[:, None, None], (x.rows * each).astype(view.dtype)
+
+
+def _like(x: Any, values: Any) -> Any:
+    """``values`` in the shape and dtype of x, and sequences if x are."""
+    values = values.reshape(x.shape).astype(x.dtype)
+    return x.with_data(values) if isinstance(x, Ragged) else values
 
 
 def _uses_moving_averages(is_test: bool, use_global_stats: bool, trainable_statistics: bool) -> bool:
@@ -116,10 +135,11 @@ for _type in ("batch_norm", "sync_batch_norm"):
         _type,
         inputs="X Scale Bias Mean Variance MomentumTensor?",
         outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
+        lod="aware",
     )(batch_norm)
     op(
         _type + "_grad",
         inputs="X Scale Bias? Mean? Variance? SavedMean SavedVariance Y@GRAD",
         outputs="X@GRAD Scale@GRAD Bias@GRAD",
-        lod=None,
+        lod="aware",
     )(batch_norm_grad)

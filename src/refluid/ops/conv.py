@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from refluid.ops.registry import op
@@ -99,6 +100,8 @@ def choose(window: Window, batch: int, dims: Sequence[int], channels: int, dtype
         return Forms("dot", "dot", "dot")
     if dtype == jnp.float64:  # XLA convolves it in plain loops
         return Forms("offsets", "offsets", "offsets")
+    if not all(isinstance(dim, int) for dim in (batch, *dims)):  # exported with open sizes, hence for inference
+        return Forms("lax", "lax", "lax")
     positions = math.prod(window.positions(dims))
     # Spread as a convolution does the work of a product for every element of dims, not for every position.
     wasteful = math.prod(dims) > 1.3 * positions and set(window.strides) == {1}
@@ -353,6 +356,20 @@ def _weight_gradient_dot(x, g, window):
 # columns: one dot for all kernel elements together, over a copy of the input for each
 
 
+def _correlate_columns(x, w, window):
+    positions, x = window.positions(x.shape[1:-1]), _padded(x, window)
+    # A gather, because concatenating as many slices of few channels goes element by element.
+    by_dim = zip(positions, window.strides, window.reach, window.dilations, x.shape[1:-1], strict=True)
+    places = np.zeros((1, 1), np.int32)
+    for n, stride, reach, dilation, dim in by_dim:
+        place = np.arange(n)[:, None] * stride + np.arange(0, reach, dilation)
+        places = places[:, None, :, None] * dim + place[None, :, None, :]
+        places = places.reshape(places.shape[0] * n, -1)
+    columns = x.reshape(x.shape[0], -1, x.shape[-1])[:, places.reshape(-1)]
+    out = _dot(columns.reshape(x.shape[0] * len(places), -1), _rows(w), 1, 0)
+    return out.reshape(x.shape[0], *positions, w.shape[-1])
+
+
 def _view(x, offset, window, positions, lead=1):
     """The elements of padded x that the kernel element at ``offset`` meets; space begins at dim ``lead``."""
     space = slice(lead, lead + len(offset))
@@ -461,6 +478,7 @@ CORRELATE = {
         "lax": _correlate_lax,
         "dot": _correlate_dot,
         "offsets": _correlate_offsets,
+        "columns": _correlate_columns,
         "shifts": _correlate_shifts,
         "split": _correlate_split,
     }.items()

@@ -12,6 +12,7 @@ from refluid.ops.dtypes import numpy_dtype
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
 from refluid.ops.static import described, integer, integers, length
+from refluid.ops.values import Ragged
 
 
 def _number(value: float, text: str, dtype: np.dtype) -> Any:
@@ -62,9 +63,20 @@ def fill_constant(value_tensor, shape_tensor, shape_tensors, *, shape=(), dtype=
 
 
 def _batch_sized(x: Any, shape: Sequence[int], input_dim_idx: int, output_dim_idx: int) -> list[int]:
+    """``shape`` with one dim taken from x; the first dim of sequences stands for how many there are."""
     dims = list(shape)
-    dims[output_dim_idx] = x.shape[input_dim_idx]
+    counts_sequences = input_dim_idx == 0 and isinstance(x, Ragged) and x.levels > 0
+    dims[output_dim_idx] = x.sequences if counts_sequences else x.shape[input_dim_idx]
     return dims
+
+
+def _filled_like_batch(x: Any, values: Any, input_dim_idx: int, output_dim_idx: int) -> Any:
+    """A value for each sequence of an inner level, or for each row that is no sequence, is padded like they are."""
+    if not isinstance(x, Ragged) or input_dim_idx or output_dim_idx:
+        return values
+    if not x.levels:
+        return x.with_data(values)
+    return Ragged(values, x.offsets[:-1], 0, hidden=len(x.offsets) - 1) if len(x.offsets) > 1 else values
 
 
 def _infer_fill_batch_size_like(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -80,18 +92,20 @@ def _infer_fill_batch_size_like(inputs: Described, attrs: dict[str, Any]) -> Des
     constant=True,
     grad=None,
     infer=_infer_fill_batch_size_like,
-    lod=None,
+    lod="aware",
 )
 def fill_constant_batch_size_like(x, *, shape, dtype=5, value=0.0, str_value="", input_dim_idx=0, output_dim_idx=0):
     """A tensor of one number, one of whose dims is taken from x."""
     dims = _batch_sized(x, shape, input_dim_idx, output_dim_idx)
     _check_known(dims)
-    return _filled(dims, value, str_value, dtype)
+    return _filled_like_batch(x, _filled(dims, value, str_value, dtype), input_dim_idx, output_dim_idx)
 
 
 @op("fill_zeros_like", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True)
 def fill_zeros_like(x):
     """Zeros, as many as x has elements."""
+    if isinstance(x, list):  # an array of tensors
+        return [jnp.zeros(each.shape, each.dtype) for each in x]
     return jnp.zeros(x.shape, x.dtype)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from itertools import zip_longest
 from typing import Any
 
 import jax.numpy as jnp
@@ -108,7 +109,12 @@ def minus(x, y):
 
 @op("sum", inputs="X*", outputs="Out", row_wise=True)
 def sum_(xs):
-    """All inputs added up. Only if all of them are SelectedRows is the result one, each row once, in order."""
+    """All inputs added up. Only if all of them are SelectedRows is the result one, each row once, in order.
+
+    Arrays of tensors are added position by position.
+    """
+    if isinstance(xs[0], list):
+        return [sum_([x for x in there if x is not None]) for there in zip_longest(*xs)]
     sparse = [x for x in xs if isinstance(x, SelectedRows)]
     dense = [x for x in xs if not isinstance(x, SelectedRows)]
     if len({(x.shape, x.dtype) for x in xs}) > 1:

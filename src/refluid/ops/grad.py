@@ -44,9 +44,13 @@ def forward_with_pullback(
         for i, gradient in zip(wanted, gradients, strict=True):
             spread[i] = gradient
         by_slot = jax.tree.unflatten(tree, spread)
-        return {slot + GRAD_SUFFIX: [plain(value) for value in values] for slot, values in by_slot.items()}
+        return {slot + GRAD_SUFFIX: [_rows(value) for value in values] for slot, values in by_slot.items()}
 
     return outputs, pullback
+
+
+def _rows(value: Any) -> Any:
+    return [plain(each) for each in value] if isinstance(value, list) else plain(value)
 
 
 def _takes_gradient(definition: OpDef, slot: str) -> bool:
@@ -80,13 +84,14 @@ def derive_gradient_op(forward: OpDef) -> OpDef:
     slots = (*optional, *outgoing)
 
     def rule(*values, **attrs):
+        services = {name: attrs.pop(name) for name in forward.services if name in attrs}
         given = {
             slot.name: list(value) if slot.repeated else [value]
             for slot, value in zip(slots, values, strict=True)
             if value is not None and not (slot.repeated and not value)
         }
         arguments = {slot.name: given[slot.name] for slot in forward.inputs if slot.name in given}
-        _, pullback = forward_with_pullback(forward, arguments, attrs)
+        _, pullback = forward_with_pullback(forward, arguments, attrs, **services)
         gradients = pullback({s.name: given[s.name] for s in outgoing if s.name in given})
         found = [gradients.get(slot.name) for slot in incoming]
         results = [v if s.repeated or v is None else v[0] for s, v in zip(incoming, found, strict=True)]
@@ -98,7 +103,9 @@ def derive_gradient_op(forward: OpDef) -> OpDef:
         inputs=slots,
         outputs=tuple(incoming),
         attrs=forward.attrs,
+        services=forward.services,
         static=forward.static,
+        host=forward.host,
         lod="aware" if forward.lod == "aware" else None,
         forward=forward,
     )

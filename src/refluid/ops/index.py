@@ -167,7 +167,13 @@ def _infer_one_hot_v2(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype((*ids.shape, depth), numpy_dtype(attrs.get("dtype", 5)))]}
 
 
-_ONE_HOT: dict[str, Any] = {"inputs": "X depth_tensor?", "outputs": "Out", "static": "depth_tensor", "grad": None, "row_wise": True}
+_ONE_HOT: dict[str, Any] = {
+    "inputs": "X depth_tensor?",
+    "outputs": "Out",
+    "static": "depth_tensor",
+    "grad": None,
+    "row_wise": True,
+}
 
 
 @op("one_hot", infer=_infer_one_hot, **_ONE_HOT)

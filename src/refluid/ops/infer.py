@@ -84,14 +84,11 @@ def _evaluate(definition: OpDef, inputs: Described, attrs: dict[str, Any], stand
     services = {"key": jax.random.key(0)} if definition.random else {}
     with jax.enable_x64(True):
         outputs = jax.eval_shape(lambda values: definition.call(values, attrs, **services), arguments)
-    return {
-        slot: [_described(v) for v in values]
-        for slot, values in outputs.items()
-    }
+    return {slot: [_described(v) for v in values] for slot, values in outputs.items()}
 
 
 def _described(value: Any) -> ShapeDtype:
-    levels = len(value.offsets) if isinstance(value, Ragged) and not value.rows_only else 0
+    levels = value.levels if isinstance(value, Ragged) else 0
     return ShapeDtype(tuple(value.shape), np.dtype(value.dtype), isinstance(value, SelectedRows), levels)
 
 

@@ -165,9 +165,7 @@ def _check_times(shape: tuple[int, ...], times: list[int]) -> None:
     outputs="Out",
     static="ExpandTimes expand_times_tensor",
     infer=_infer_expand,
-    row_wise=as_many_rows(
-        lambda x, attrs: (x[0] * attrs["expand_times"][0],), "ExpandTimes", "expand_times_tensor"
-    ),
+    row_wise=as_many_rows(lambda x, attrs: (x[0] * attrs["expand_times"][0],), "ExpandTimes", "expand_times_tensor"),
 )
 def expand(x, times_tensor, times_tensors, *, expand_times=()):
     """x repeated along each of its axes."""

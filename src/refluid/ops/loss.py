@@ -16,7 +16,14 @@ from refluid.ops.ids import as_ids
 from refluid.ops.registry import op
 
 
-@op("smooth_l1_loss", inputs="X Y InsideWeight? OutsideWeight?", outputs="Diff Out", differentiable="X Y", lod=None, row_wise=True)
+@op(
+    "smooth_l1_loss",
+    inputs="X Y InsideWeight? OutsideWeight?",
+    outputs="Diff Out",
+    differentiable="X Y",
+    lod=None,
+    row_wise=True,
+)
 def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma=1.0):
     """Row sums of 0.5 (sigma d)^2 where |d| < 1 / sigma^2, else |d| - 0.5 / sigma^2, with d = (x - y) * inside."""
     diff = x - y if inside_weight is None else (x - y) * inside_weight

@@ -6,28 +6,39 @@ import jax.numpy as jnp
 
 from refluid.ops.checks import require_in_range
 from refluid.ops.registry import op
+from refluid.ops.values import Ragged, plain
 
 
-@op("accuracy", inputs="Out Indices Label", outputs="Accuracy Correct Total", grad=None, lod=None)
+def _real(*inputs):
+    """Which rows count, or None where all of them do."""
+    return next((value.real() for value in inputs if isinstance(value, Ragged)), None)
+
+
+@op("accuracy", inputs="Out Indices Label", outputs="Accuracy Correct Total", grad=None, lod="aware")
 def accuracy(out, indices, label):
     """The share of rows whose label is among their indices, with the two counts."""
-    hits = (indices == label.reshape(-1, 1)).any(1).sum(dtype=jnp.int32).reshape(1)
-    total = indices.shape[0]
-    return hits.astype(jnp.float32) / total, hits, jnp.full(1, total, jnp.int32)
+    real = _real(indices, label)
+    hit = (plain(indices) == plain(label).reshape(-1, 1)).any(1)
+    total = jnp.asarray(hit.shape[0] if real is None else real.sum(), jnp.int32)
+    hits = (hit if real is None else hit & real).sum(dtype=jnp.int32).reshape(1)
+    return hits.astype(jnp.float32) / total.astype(jnp.float32), hits, total.reshape(1)
 
 
-@op("auc", inputs="Predict Label StatPos StatNeg", outputs="AUC StatPosOut StatNegOut", grad=None, lod=None)
+@op("auc", inputs="Predict Label StatPos StatNeg", outputs="AUC StatPosOut StatNegOut", grad=None, lod="aware")
 def auc(predict, label, positives, negatives, *, curve="ROC", num_thresholds=8191, slide_steps=1):
     """The area under the ROC curve of two histograms, of positive and of negative predictions, with the batch added.
 
     With ``slide_steps`` the state holds the histograms of the last batches, then their sum, then a step counter, and
     the area is that of the sum. Without, it is one histogram of everything. ``curve`` changes nothing, as in Fluid.
     """
+    real = _real(predict, label)
+    predict, label = plain(predict), plain(label)
     buckets = num_thresholds + 1
     places = jnp.clip((predict[:, -1] * num_thresholds).astype(jnp.int32), 0, num_thresholds)
     label = label.reshape(-1)
 
     def histogram(members):
+        members = members if real is None else members & real
         return jnp.zeros(buckets, jnp.int64).at[places].add(members.astype(jnp.int64))
 
     new_positives = _slide(positives, histogram(label > 0), slide_steps)

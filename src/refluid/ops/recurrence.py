@@ -21,13 +21,34 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.ops.values import Ragged
+from refluid.ops.values import Ragged, plain
 
 Rows = tuple[Any, ...]
 Dot = Callable[[int, Any], Any]
 Step = Callable[[Dot, Any, Rows], Rows]
 
-_STAGES = 4
+# The activations that the attributes of recurrent ops may name.
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "identity": lambda x: x,
+    "sigmoid": jax.nn.sigmoid,
+    "tanh": jnp.tanh,
+    "relu": lambda x: jnp.maximum(x, 0),
+}
+
+
+def require_sequences(value: Any, slot: str) -> None:
+    """Raises ValueError unless ``value`` is packed sequences."""
+    if not isinstance(value, Ragged):
+        raise ValueError(f"{slot} must be sequences: give its variable lod_level=1 and feed a LoDTensor")
+
+
+def initial_state(given: Any, sequences: Ragged, size: int) -> Any:
+    """``given``, or zeros: a row for each sequence, those of padding included."""
+    count = sequences.sequences
+    if given is None:
+        return jnp.zeros((count, size), sequences.dtype)
+    given = plain(given)
+    return jnp.pad(given, ((0, max(count - given.shape[0], 0)), (0, 0)))[:count]
 
 
 @partial(
@@ -90,8 +111,8 @@ class BatchOrder:
 
 
 def _stage_widths(count: int) -> tuple[int, ...]:
-    widths = [-(-count * (_STAGES - i) // _STAGES) for i in range(_STAGES)]
-    return tuple(sorted({-(-width // 8) * 8 if count >= 8 * _STAGES else width for width in widths}, reverse=True))
+    """Decreasing multiples of 8, the first one ``count`` itself; each stage costs about a second of compilation."""
+    return (count, *(width for width in (-(-count * part // 32) * 8 for part in (3, 2, 1)) if 8 <= width < count))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -146,7 +167,8 @@ def _run(step, order, inputs, weights, shared, initial, *, save):
             state = step(dot, shared, state)
             state = tuple(jnp.where(running, x, 0) for x in state)
             states = tuple(
-                lax.dynamic_update_slice_in_dim(all_, x, start + lanes, 0) for all_, x in zip(states, state, strict=True)
+                lax.dynamic_update_slice_in_dim(all_, x, start + lanes, 0)
+                for all_, x in zip(states, state, strict=True)
             )
             products = tuple(
                 lax.dynamic_update_slice_in_dim(all_, made[i], start, 0) for i, all_ in enumerate(products)

@@ -57,7 +57,7 @@ class OpDef:
     static: frozenset[str] = frozenset()
     constant: bool = False
     random: bool = False
-    host: bool = False
+    host: bool | Callable[[Any], bool] = False
     lod: str | None = "share"
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
@@ -70,6 +70,10 @@ class OpDef:
     @property
     def output_names(self) -> tuple[str, ...]:
         return tuple(slot.name for slot in self.outputs)
+
+    def runs_on_host(self, operator: Any) -> bool:
+        """Whether this operator of the op cannot be compiled."""
+        return self.host(operator) if callable(self.host) else self.host
 
     def takes_padding(self, attrs: dict[str, Any], arguments: dict[str, list[Any]]) -> bool:
         """Whether rows of padding in the inputs cannot change real rows of the outputs."""
@@ -121,7 +125,7 @@ def op(
     static: str = "",
     constant: bool = False,
     random: bool = False,
-    host: bool = False,
+    host: bool | Callable[[Any], bool] = False,
     lod: str | None = "share",
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
@@ -141,7 +145,9 @@ def op(
       constant: the outputs depend on the inputs' shapes only, so they are known while tracing.
       random: the rule takes ``key``, a jax.random key.
       host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
-        in its signature receives the HostContext (scope, operator, place).
+        in its signature receives the HostContext (scope, operator, place). May be a function of the operator.
+        A rule with a ``run_block`` parameter runs blocks: it receives a BlockRunner, and gradients are derived even on
+        the host.
       lod: what happens to sequences. "share": the rule sees their rows as plain arrays, and outputs with as many rows
         get the first input's offsets. None: likewise, but outputs are no sequences. "aware": the rule takes and gives
         `Ragged` values, and minds their padding.
@@ -212,7 +218,8 @@ def lookup(type: str) -> OpDef:
             forward = lookup(type.removesuffix("_grad"))
         except UnknownOpError:
             raise UnknownOpError(type) from None
-        if forward.has_grad and not forward.random and not forward.host:
+        derivable = not forward.host or "run_block" in forward.services
+        if forward.has_grad and not forward.random and derivable:
             return _OPS.setdefault(type, derive_gradient_op(forward))
     raise UnknownOpError(type, nearest=_nearest(type))
 

@@ -175,9 +175,7 @@ def _infer_unsqueeze(inputs: Described, attrs: dict[str, Any]) -> Described:
 _UNSQUEEZE: dict[str, Any] = {
     "inputs": "X AxesTensor? AxesTensorList*?",
     "static": "AxesTensor AxesTensorList",
-    "row_wise": as_many_rows(
-        lambda x, attrs: _unsqueezed(x, attrs.get("axes", ())), "AxesTensor", "AxesTensorList"
-    ),
+    "row_wise": as_many_rows(lambda x, attrs: _unsqueezed(x, attrs.get("axes", ())), "AxesTensor", "AxesTensorList"),
 }
 
 

@@ -61,7 +61,7 @@ def _sorted_rows(rows: Any, height: int) -> tuple[Any, Any]:
     return packed >> 32, packed & 0xFFFFFFFF
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest", "rows_only"])
+@partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest", "hidden"])
 @dataclass(frozen=True)
 class Ragged:
     """Packed sequences: rows and, per LoD level, offsets that cut them.
@@ -70,13 +70,13 @@ class Ragged:
     be padded, so that other lengths do not need another compilation: ``data`` may have rows after the last offset
     (copies of a real row), and an inner level may repeat its last offset (empty sequences after the last real one).
     ``longest`` bounds the length of the last level's sequences; it is a Python integer, so loops can be that long.
-    With ``rows_only`` the tensor is no sequence any more in Fluid's eyes; its offsets only tell which rows are real.
+    The first ``hidden`` levels are none in Fluid's eyes: they only tell how much of what they cut is real.
     """
 
     data: Any
     offsets: tuple[Any, ...]
     longest: int
-    rows_only: bool = False
+    hidden: int = 0
 
     @property
     def dtype(self):
@@ -89,6 +89,11 @@ class Ragged:
     @property
     def ndim(self) -> int:
         return self.data.ndim
+
+    @property
+    def levels(self) -> int:
+        """How many LoD levels users see."""
+        return len(self.offsets) - self.hidden
 
     @property
     def sequences(self) -> int:
@@ -127,7 +132,7 @@ class Ragged:
 
     def as_rows(self, data: Any) -> Ragged:
         """Other rows, as many of them real, that are no sequences."""
-        return replace(self, data=data, rows_only=True)
+        return replace(self, data=data, hidden=len(self.offsets))
 
     def masked(self, fill: Any = 0) -> Any:
         """The rows, with ``fill`` in the place of padding."""

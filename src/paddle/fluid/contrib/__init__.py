@@ -1,7 +1,30 @@
 """Tools around programs."""
 
-from paddle.fluid.contrib import memory_usage_calc, op_frequence
+from paddle.fluid.contrib import inferencer, memory_usage_calc, op_frequence, trainer
+from paddle.fluid.contrib.inferencer import Inferencer
 from paddle.fluid.contrib.memory_usage_calc import memory_usage
 from paddle.fluid.contrib.op_frequence import op_freq_statistic
+from paddle.fluid.contrib.trainer import (
+    BeginEpochEvent,
+    BeginStepEvent,
+    CheckpointConfig,
+    EndEpochEvent,
+    EndStepEvent,
+    Trainer,
+)
 
-__all__ = ["memory_usage", "memory_usage_calc", "op_freq_statistic", "op_frequence"]
+__all__ = [
+    "BeginEpochEvent",
+    "BeginStepEvent",
+    "CheckpointConfig",
+    "EndEpochEvent",
+    "EndStepEvent",
+    "Inferencer",
+    "Trainer",
+    "inferencer",
+    "memory_usage",
+    "memory_usage_calc",
+    "op_freq_statistic",
+    "op_frequence",
+    "trainer",
+]

@@ -1,4 +1,4 @@
-"""Data variables: where a program is fed."""
+"""Data variables, where a program is fed, and variables that are read from files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from paddle.fluid.layer_helper import LayerHelper
 from refluid.ir import Variable, VarType
 
-__all__ = ["data"]
+__all__ = ["data", "load"]
 
 
 def data(
@@ -30,3 +30,11 @@ def data(
     )
     variable.stop_gradient = stop_gradient
     return variable
+
+
+def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:
+    """Reads ``out`` from a file that a save op or `fluid.io.save_vars` wrote, whenever the program runs."""
+    attrs: dict[str, Any] = {"file_path": file_path}
+    if load_as_fp16 is not None:
+        attrs["load_as_fp16"] = load_as_fp16
+    LayerHelper("load").append_op(type="load", inputs={}, outputs={"Out": out}, attrs=attrs)

@@ -1,0 +1,63 @@
+"""Saving and loading one large parameter, beside numpy.save and numpy.load: the same array, alternately, in one run.
+
+    python bench/save_load.py [megabytes] [repeats]
+
+numpy.save does not wait for the disk; refluid does (fsync), and writes beside the old file first. `save in place` replaces
+files that are there, as each checkpoint after the first does.
+"""
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+
+def main(megabytes=256, repeats=7):
+    import paddle.fluid as fluid
+
+    rows = megabytes * (1 << 20) // 4096
+    array = np.random.default_rng(0).standard_normal((rows, 1024), dtype=np.float32)
+    main = fluid.Program()
+    main.global_block().create_parameter(name="w", shape=[rows, 1024], dtype="float32")
+    fluid.global_scope().var("w").get_tensor().set(array, fluid.CPUPlace())
+    root = tempfile.mkdtemp(dir=os.environ.get("TMPDIR", "."))
+    paths = {name: os.path.join(root, name) for name in ("new", "there", "numpy.npy", "pickled/model")}
+
+    def save_new():
+        fluid.io.save_params(None, paths["new"], main)
+
+    ways = {
+        "numpy.save": lambda: np.save(paths["numpy.npy"], array),
+        "save_params": save_new,
+        "save_params in place": lambda: fluid.io.save_params(None, paths["there"], main),
+        "numpy.load": lambda: np.load(paths["numpy.npy"]),
+        "load_params": lambda: fluid.io.load_params(None, paths["there"], main),
+        "fluid.save": lambda: fluid.save(main, paths["pickled/model"]),
+        "fluid.load": lambda: fluid.load(main, paths["pickled/model"]),
+    }
+    seconds = {name: [] for name in ways}
+    try:
+        for _ in range(repeats + 1):
+            for name, way in ways.items():
+                shutil.rmtree(paths["new"], ignore_errors=True)
+                if name == "numpy.save" and os.path.exists(paths["numpy.npy"]):
+                    os.remove(paths["numpy.npy"])
+                start = time.perf_counter()
+                way()
+                seconds[name].append(time.perf_counter() - start)
+    finally:
+        shutil.rmtree(root)
+    print("%d MB, median of %d" % (megabytes, repeats))
+    for name, times in seconds.items():
+        beside = "numpy.load" if "load" in name else "numpy.save"
+        ratio = statistics.median(seconds[beside][1:]) / statistics.median(times[1:])
+        took = statistics.median(times[1:])
+        print("%-22s %7.0f MB/s   %.2f of %s" % (name, megabytes / took, ratio, beside))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

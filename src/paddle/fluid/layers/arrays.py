@@ -1,0 +1,57 @@
+"""Arrays of tensors: lists that programs fill and read by position, mostly in loops."""
+
+from __future__ import annotations
+
+from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable, VarType
+
+__all__ = ["array_length", "array_read", "array_write", "create_array"]
+
+
+def create_array(dtype) -> Variable:
+    """An empty array of tensors."""
+    return _array(LayerHelper("array"), dtype)
+
+
+def array_write(x, i, array=None) -> Variable:
+    """Puts ``x`` at position ``i`` of ``array``, or of a new one, and returns the array."""
+    check_variable_and_dtype(i, "i", ["int64"], "array_write")
+    check_type(x, "x", Variable, "array_write")
+    helper = LayerHelper("array_write")
+    if array is None:
+        array = _array(helper, x.dtype)
+        before = {}
+    else:
+        _check_array(array, "array_write")
+        before = {"Array": [array]}
+    helper.append_op(type="write_to_array", inputs={"X": [x], "I": [i], **before}, outputs={"Out": [array]})
+    return array
+
+
+def array_read(array, i) -> Variable:
+    """The tensor at position ``i`` of ``array``."""
+    check_variable_and_dtype(i, "i", ["int64"], "array_read")
+    _check_array(array, "array_read")
+    helper = LayerHelper("array_read")
+    out = helper.create_variable_for_type_inference(array.dtype)
+    helper.append_op(type="read_from_array", inputs={"X": [array], "I": [i]}, outputs={"Out": [out]})
+    return out
+
+
+def array_length(array) -> Variable:
+    """How many tensors ``array`` holds, as an int64 of shape [1]."""
+    _check_array(array, "array_length")
+    helper = LayerHelper("array_length")
+    out = helper.create_variable_for_type_inference("int64", stop_gradient=True)
+    helper.append_op(type="lod_array_length", inputs={"X": [array]}, outputs={"Out": [out]})
+    return out
+
+
+def _array(helper: LayerHelper, dtype) -> Variable:
+    return helper.create_variable(name=f"{helper.name}.out", type=VarType.LOD_TENSOR_ARRAY, dtype=dtype)
+
+
+def _check_array(array, layer: str) -> None:
+    if not isinstance(array, Variable) or array.type != VarType.LOD_TENSOR_ARRAY:
+        raise TypeError(f"{layer}: array must be an array of tensors, made by create_array or array_write")

@@ -1,0 +1,41 @@
+"""Programs of real Fluid, made functions of their inputs.
+
+Real Fluid's control-flow ops and writes to arrays change variables in place without naming them as inputs. Ours read
+what they overwrite through a slot, so that a plan knows what they need and gradients know where they come from.
+"""
+
+from __future__ import annotations
+
+from refluid.ir.block import Block
+from refluid.ir.program import Program
+from refluid.ir.vartype import VarType
+
+# Op type -> the slot through which it reads what it overwrites, and the slot that names it.
+_IN_PLACE = {
+    "write_to_array": ("Array", "Out"),
+    "while": ("X", "Out"),
+    "conditional_block": ("Input", "Out"),
+}
+
+
+def connect_overwritten(program: Program) -> None:
+    """Adds to each op that changes variables in place those that may have a value before."""
+    for block in program.blocks:
+        for op in block.ops:
+            if op.type not in _IN_PLACE:
+                continue
+            slot, written = _IN_PLACE[op.type]
+            inner = next(iter(op.sub_blocks()), None)
+            read = op.input_arg_names
+            kept = [
+                name
+                for name in op.output(written)
+                if name not in read and (_is_array(block, name) or block.may_hold(name, before=inner))
+            ]
+            if kept:
+                op.inputs[slot] = [*op.input(slot), *kept]
+
+
+def _is_array(block: Block, name: str) -> bool:
+    variable = block.find_var_recursive(name)
+    return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY

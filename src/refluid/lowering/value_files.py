@@ -1,0 +1,77 @@
+"""Values of ops in files: what the ops save, load, save_combine and load_combine do with a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from refluid.file_writing import atomic_write
+from refluid.ir.operator import Operator
+from refluid.ir.vartype import VarType
+from refluid.lowering.buckets import to_tensor
+from refluid.ops.values import Ragged, SelectedRows
+from refluid.scope import Scope
+from refluid.tensor_files import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
+from refluid.tensors import LoDTensor, SelectedRowsTensor
+
+
+def write_values(
+    path: str, names: Sequence[str], values: Sequence[Any], scope: Scope, overwrite: bool, as_half: bool
+) -> None:
+    """Writes op values into one file, one after the other."""
+    if not overwrite and os.path.exists(path):
+        raise ValueError(f"{path} exists, and the op must not overwrite it")
+    with atomic_write(path) as stream:
+        for name, value in zip(names, values, strict=True):
+            holder = _holder(name, value, scope)
+            if as_half:
+                tensor = holder.get_tensor() if isinstance(holder, SelectedRowsTensor) else holder
+                tensor.value = np.asarray(tensor.value).astype(np.float16)
+            write_holder(stream, holder)
+
+
+def _holder(name: str, value: Any, scope: Scope) -> LoDTensor | SelectedRowsTensor:
+    if isinstance(value, SelectedRows):
+        return SelectedRowsTensor.of(value)
+    if isinstance(value, Ragged):
+        return to_tensor(value)
+    held = scope.find_var(name)
+    is_here = held is not None and isinstance(held.holder, LoDTensor) and held.holder.value is value
+    return LoDTensor(value, held.holder.lod() if held is not None and is_here else ())
+
+
+def read_values(path: str, operator: Operator, scope: Scope, as_half: bool) -> list[Any]:
+    """The values in a file for the outputs of a load op, in their order."""
+    if not os.path.isfile(path):
+        raise ValueError(f"there is no file {path}")
+    values = []
+    with open(path, "rb") as stream:
+        for name in operator.output("Out"):
+            variable = operator.block.find_var_recursive(name)
+            try:
+                if variable is not None and variable.type == VarType.SELECTED_ROWS:
+                    rows = read_selected_rows(stream)
+                    values.append(SelectedRows(jnp.asarray(rows._rows), rows.get_tensor().value, rows.height()))
+                else:
+                    persists = variable is not None and variable.persistable
+                    values.append(_value(read_lod_tensor(stream), name, persists, scope))
+            except TensorFileError as error:
+                raise TensorFileError(f"variable {name}: {path}: {error}") from error
+        if stream.read(1):
+            raise TensorFileError(f"{path} holds more than the {len(values)} tensors that the op loads")
+    return [value.astype(jnp.float16) if as_half and hasattr(value, "astype") else value for value in values]
+
+
+def _value(tensor: LoDTensor, name: str, persists: bool, scope: Scope) -> Any:
+    """A loaded tensor as ops see it; a persistable one keeps its offsets in the scope."""
+    levels = tensor._lod
+    if persists:
+        scope.var(name).get_tensor()._lod = levels
+    if not levels or persists:
+        return tensor.value
+    longest = int(np.diff(levels[-1]).max(initial=0))
+    return Ragged(tensor.value, tuple(jnp.asarray(level, jnp.int32) for level in levels), longest)

@@ -1,0 +1,109 @@
+"""The few things a pickle of plain data may call: what makes NumPy arrays, dtypes and scalars, and bytes.
+
+Nothing here is the function that a pickle names. Each is a stand-in that looks at its arguments and makes a value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class PickleError(ValueError):
+    """Bytes that are not a pickle of plain data."""
+
+
+class Unfinished:
+    """An array or dtype whose content comes with a later instruction; ``value`` is None until then."""
+
+    def __init__(self, finish: Callable[[Any], Any]):
+        self.finish, self.value = finish, None
+
+
+def finished(value: Any) -> Any:
+    """What an unfinished value has become, if it has; anything else as it is."""
+    return value.value if isinstance(value, Unfinished) and value.value is not None else value
+
+
+def _make_array(kind: Any = None, shape: Any = (), typecode: Any = b"b") -> Unfinished:
+    if kind is not CALLABLES["numpy", "ndarray"]:
+        raise PickleError("the pickle holds an array that is not numpy.ndarray")
+    return Unfinished(_fill_array)
+
+
+def _fill_array(state: Any) -> np.ndarray:
+    _, shape, dtype, fortran, data = state
+    dtype = finished(dtype)
+    if not isinstance(dtype, np.dtype) or not isinstance(shape, tuple) or not isinstance(data, bytes | str):
+        raise PickleError("the pickle holds an array of something else than numbers")
+    if len(shape) > 32 or not all(isinstance(dim, int) and 0 <= dim < 1 << 48 for dim in shape):
+        raise PickleError(f"the pickle holds an array of shape {shape[:40]}")
+    if isinstance(data, str):  # bytes of Python 2
+        data = data.encode("latin-1")
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise PickleError(f"the pickle holds {len(data)} bytes for an array of shape {shape}, {dtype}")
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return array.astype(dtype.newbyteorder("="), order="C")  # a copy: the reader may change it
+
+
+def _make_dtype(code: Any = None, align: Any = False, copy: Any = True) -> Unfinished:
+    if not isinstance(code, str) or not re.fullmatch(r"[biufc](1|2|4|8|16)", code):
+        raise PickleError(f"the pickle holds the dtype {code!r}; only numbers are read")
+    return Unfinished(lambda state: _ordered(np.dtype(code), state))
+
+
+def _ordered(dtype: np.dtype, state: Any) -> np.dtype:
+    order, parts = state[1], state[2:5]
+    if order not in ("<", ">", "|", "=") or any(part is not None for part in parts):
+        raise PickleError("the pickle holds a dtype with parts; only numbers are read")
+    return dtype.newbyteorder(order)
+
+
+def _make_scalar(dtype: Any = None, data: Any = b"") -> Any:
+    dtype = finished(dtype)
+    data = data.encode("latin-1") if isinstance(data, str) else data
+    if not isinstance(dtype, np.dtype) or not isinstance(data, bytes) or len(data) != dtype.itemsize:
+        raise PickleError("the pickle holds a damaged scalar")
+    return np.frombuffer(data, dtype.newbyteorder(dtype.byteorder))[0]
+
+
+def _make_bytes(text: Any = "", encoding: Any = "latin1") -> bytes:
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise PickleError("the pickle wants text in an unusual encoding")
+    return text.encode("latin-1")
+
+
+def _make_dict(items: Any = ()) -> dict[str, Any]:
+    made = {}
+    for key, value in items:
+        made[checked_key(key)] = value
+    return made
+
+
+def checked_key(key: Any) -> str:
+    """Keys are names. Of anything else a forged file could hold many that fall into one place of a dict."""
+    if not isinstance(key, str):
+        raise PickleError(f"the pickle has a {type(key).__name__} as a key; names are expected")
+    return key
+
+
+def _not_called(*_: Any) -> Any:
+    raise PickleError("the pickle calls numpy.ndarray itself")
+
+
+# What a pickle may name: module and name, as NumPy 1, NumPy 2 and Python write them -> the stand-in.
+CALLABLES: dict[tuple[str, str], Callable[..., Any]] = {
+    ("numpy.core.multiarray", "_reconstruct"): _make_array,
+    ("numpy._core.multiarray", "_reconstruct"): _make_array,
+    ("numpy.core.multiarray", "scalar"): _make_scalar,
+    ("numpy._core.multiarray", "scalar"): _make_scalar,
+    ("numpy", "ndarray"): _not_called,
+    ("numpy", "dtype"): _make_dtype,
+    ("_codecs", "encode"): _make_bytes,
+    ("__builtin__", "bytes"): _make_bytes,  # without arguments: no bytes
+    ("collections", "OrderedDict"): _make_dict,
+}

@@ -1,0 +1,319 @@
+"""Pickles of plain data, read without running anything, and written as Python 2 and old NumPy understand them.
+
+A pickle is a program for a small stack machine, and the standard one may call any function. This machine has no way to
+do so: it knows the instructions that build numbers, strings, containers and NumPy arrays. Reading takes at most sixteen
+times the size of the pickle and 16 MB.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from refluid.pickled_values import CALLABLES, PickleError, Unfinished, checked_key, finished
+
+__all__ = ["PickleError", "read_pickle", "write_pickle"]
+
+_MARK = object()
+_MAX_DEPTH = 100  # of containers in containers
+_CHUNK = 1 << 22
+
+
+def read_pickle(data: bytes | memoryview) -> Any:
+    """The value of a pickle of plain data: None, numbers, strings, containers, NumPy arrays and scalars.
+
+    Raises:
+      PickleError: the bytes are no pickle, or one that wants more than plain data.
+    """
+    machine = _Machine(memoryview(data))
+    try:
+        value = machine.run()
+    except PickleError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, struct.error) as error:
+        raise PickleError(f"the pickle is damaged near byte {machine.position}: {error!r}") from error
+    _check_plain(value, 0, {})
+    return value
+
+
+def _check_plain(value: Any, depth: int, heights: dict[int, int | None]) -> int:
+    """Containers must not hold unfinished arrays, functions or, however far inside, themselves; gives the height."""
+    if not isinstance(value, dict | list | tuple):
+        if value is None or isinstance(value, bool | int | float | str | bytes | np.generic | np.ndarray):
+            return 0
+        raise PickleError(f"the pickle holds a {type(value).__name__}, which is not plain data")
+    height = heights.get(id(value), 0)
+    if height is None or depth + height > _MAX_DEPTH:
+        raise PickleError("the pickle holds containers that hold themselves, or too many inside each other")
+    if id(value) not in heights:
+        heights[id(value)] = None  # being looked at
+        items = value.values() if isinstance(value, dict) else value
+        height = 1 + max((_check_plain(item, depth + 1, heights) for item in items), default=0)
+        heights[id(value)] = height
+    return height
+
+
+class _Machine:
+    """Reads instructions; each has a method named in the table below."""
+
+    def __init__(self, data: memoryview):
+        self.data, self.position = data, 0
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.budget = 15 * len(data) + (15 << 20)  # bytes; a string that is used often may not become many arrays
+
+    def run(self) -> Any:
+        while True:
+            code = self.take(1)[0]
+            if code == ord("."):
+                break
+            instruction = _INSTRUCTIONS.get(code)
+            if instruction is None:
+                raise PickleError(
+                    f"byte {self.position - 1} of the pickle: instruction {code:#x} is not for plain data"
+                )
+            instruction(self)
+        if len(self.stack) != 1:
+            raise PickleError(f"the pickle ends with {len(self.stack)} values")
+        return self.stack[0]
+
+    def take(self, size: int) -> memoryview:
+        found = self.data[self.position : self.position + size]
+        if size < 0 or len(found) < size:
+            raise PickleError(f"the pickle ends too early: {size} bytes are missing at byte {self.position}")
+        self.position += size
+        return found
+
+    def number(self, form: str) -> int:
+        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+
+    def line(self) -> str:
+        # Only names and short numbers are written as lines.
+        end = bytes(self.data[self.position : self.position + 4096]).find(b"\n")
+        if end < 0:
+            raise PickleError(f"the pickle is damaged: no end of line after byte {self.position}")
+        text = bytes(self.take(end + 1)[:-1])
+        return text.decode("ascii")
+
+    def push(self, value: Any) -> None:
+        self.spend(100)  # what a small object and its places take
+        self.stack.append(value)
+
+    def spend(self, size: int) -> None:
+        self.budget -= size
+        if self.budget < 0:
+            raise PickleError("the pickle becomes much larger than its file")
+
+    def pop(self) -> Any:
+        value = self.stack.pop()
+        if value is _MARK:
+            raise PickleError(f"the pickle is damaged near byte {self.position}: a value is missing")
+        return value
+
+    def pop_to_mark(self) -> list[Any]:
+        values = []
+        while (value := self.stack.pop()) is not _MARK:
+            values.append(value)
+        return values[::-1]
+
+    def top(self, kind: type) -> Any:
+        if not isinstance(self.stack[-1], kind):
+            raise PickleError(f"the pickle is damaged near byte {self.position}: no {kind.__name__} to fill")
+        return self.stack[-1]
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.top(dict)
+        if len(items) % 2:
+            raise PickleError(f"the pickle is damaged near byte {self.position}: a key without value")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            target[checked_key(key)] = value
+
+    def find(self, module: str, name: str) -> None:
+        if (module, name) not in CALLABLES:
+            raise PickleError(f"the pickle wants {module}.{name}, which is not plain data; it was not loaded")
+        self.push(CALLABLES[module, name])
+
+
+def _integer_line(machine: _Machine) -> None:
+    text = machine.line().removesuffix("L")
+    machine.push({"00": False, "01": True}.get(text) if text in ("00", "01") else int(text))
+
+
+def _long(form: str) -> Callable[[_Machine], None]:
+    return lambda m: m.push(int.from_bytes(_limited(m, form, 1024), "little", signed=True))
+
+
+def _limited(machine: _Machine, form: str, limit: int) -> bytes:
+    size = machine.number(form)
+    if size > limit:
+        raise PickleError(f"the pickle holds an integer of {size} bytes")
+    return bytes(machine.take(size))
+
+
+def _text(form: str) -> Callable[[_Machine], None]:
+    return lambda m: m.push(str(m.take(m.number(form)), "utf-8", "surrogatepass"))
+
+
+def _old_text(form: str) -> Callable[[_Machine], None]:
+    """A Python 2 string: text or bytes, which latin-1 can both be."""
+    return lambda m: m.push(str(m.take(m.number(form)), "latin-1"))
+
+
+def _bytes(form: str) -> Callable[[_Machine], None]:
+    return lambda m: m.push(bytes(m.take(m.number(form))))
+
+
+def _put(form: str) -> Callable[[_Machine], None]:
+    return lambda m: m.memo.__setitem__(m.number(form), m.stack[-1])
+
+
+def _tuple(size: int) -> Callable[[_Machine], None]:
+    return lambda m: m.push(tuple([m.pop() for _ in range(size)][::-1]))
+
+
+def _reduce(machine: _Machine) -> None:
+    arguments, function = machine.pop(), machine.pop()
+    if function not in CALLABLES.values() or not isinstance(arguments, tuple):
+        raise PickleError("the pickle calls something that is not a function")
+    machine.spend(sum(len(a) for a in arguments if isinstance(a, str | bytes | tuple | list)))
+    machine.push(function(*arguments))
+
+
+def _build(machine: _Machine) -> None:
+    state, target = machine.pop(), machine.pop()
+    if not isinstance(target, Unfinished) or target.value is not None or not isinstance(state, tuple):
+        raise PickleError("the pickle fills something that is not an array")
+    machine.spend(2 * sum(len(part) for part in state if isinstance(part, str | bytes)))
+    target.value = target.finish(state)
+    machine.push(target.value)
+
+
+def _append(machine: _Machine) -> None:
+    value = machine.pop()
+    machine.top(list).append(value)
+
+
+def _appends(machine: _Machine) -> None:
+    values = machine.pop_to_mark()
+    machine.top(list).extend(values)
+
+
+def _set_item(machine: _Machine) -> None:
+    value, key = machine.pop(), machine.pop()
+    machine.set_items([key, value])
+
+
+def _dict(machine: _Machine) -> None:
+    items = machine.pop_to_mark()
+    machine.push({})
+    machine.set_items(items)
+
+
+def _stack_global(machine: _Machine) -> None:
+    name, module = machine.pop(), machine.pop()
+    machine.find(module, name)
+
+
+_INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
+    ord(code): instruction
+    for code, instruction in {
+        "\x80": lambda m: m.take(1),  # the protocol
+        "\x95": lambda m: m.take(8),  # how long the next instructions are
+        "(": lambda m: m.push(_MARK),
+        "0": lambda m: m.stack.pop(),
+        "1": lambda m: m.pop_to_mark(),
+        "N": lambda m: m.push(None),
+        "\x88": lambda m: m.push(True),
+        "\x89": lambda m: m.push(False),
+        "K": lambda m: m.push(m.number("<B")),
+        "M": lambda m: m.push(m.number("<H")),
+        "J": lambda m: m.push(m.number("<i")),
+        "I": _integer_line,
+        "L": _integer_line,
+        "\x8a": _long("<B"),
+        "\x8b": _long("<i"),
+        "F": lambda m: m.push(float(m.line())),
+        "G": lambda m: m.push(m.number(">d")),
+        "X": _text("<I"),
+        "\x8c": _text("<B"),
+        "\x8d": _text("<Q"),
+        "T": _old_text("<i"),
+        "U": _old_text("<B"),
+        "B": _bytes("<I"),
+        "C": _bytes("<B"),
+        "\x8e": _bytes("<Q"),
+        ")": lambda m: m.push(()),
+        "t": lambda m: m.push(tuple(m.pop_to_mark())),
+        "\x85": _tuple(1),
+        "\x86": _tuple(2),
+        "\x87": _tuple(3),
+        "]": lambda m: m.push([]),
+        "l": lambda m: m.push(m.pop_to_mark()),
+        "a": _append,
+        "e": _appends,
+        "}": lambda m: m.push({}),
+        "d": _dict,
+        "s": _set_item,
+        "u": lambda m: m.set_items(m.pop_to_mark()),
+        "q": _put("<B"),
+        "r": _put("<I"),
+        "\x94": lambda m: m.memo.__setitem__(len(m.memo), m.stack[-1]),
+        "h": lambda m: m.push(finished(m.memo[m.number("<B")])),
+        "j": lambda m: m.push(finished(m.memo[m.number("<I")])),
+        "c": lambda m: m.find(m.line(), m.line()),
+        "\x93": _stack_global,
+        "R": _reduce,
+        "b": _build,
+    }.items()
+}
+
+
+def write_pickle(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a pickle (protocol 2) of a dict of arrays, for readers as old as Python 2 and NumPy 1.
+
+    Python's own would name modules that only NumPy 2 has.
+    """
+    stream.write(b"\x80\x02}(")
+    for name, array in arrays.items():
+        stream.write(_pickled_text(name))
+        _write_array(stream, array)
+    stream.write(b"u.")
+
+
+def _write_array(stream: BinaryIO, array: np.ndarray) -> None:
+    shape = b"(" + b"".join(map(_pickled_int, array.shape)) + b"t"
+    code = array.dtype.newbyteorder("<").str
+    dtype = b"cnumpy\ndtype\n" + _pickled_text(code[1:]) + b"\x89\x88\x87R"
+    order = b"(K\x03" + _pickled_text(code[0]) + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    stream.write(b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85")
+    _write_bytes(stream, memoryview(b"b"))
+    stream.write(b"\x87R(K\x01" + shape + dtype + order + b"\x89")
+    _write_bytes(stream, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data)
+    stream.write(b"tb")
+
+
+def _write_bytes(stream: BinaryIO, data: memoryview) -> None:
+    """Bytes as protocol 2 has them: text that is encoded when it is read."""
+    size = len(data) + int(np.count_nonzero(np.frombuffer(data, np.uint8) >= 128))
+    if size >= 1 << 32:  # more than protocol 2 can hold
+        stream.write(b"\x8e" + struct.pack("<Q", len(data)))
+        stream.write(data)
+        return
+    stream.write(b"c_codecs\nencode\nX" + struct.pack("<I", size))
+    for start in range(0, len(data), _CHUNK):
+        stream.write(str(data[start : start + _CHUNK], "latin-1").encode())
+    stream.write(_pickled_text("latin1") + b"\x86R")
+
+
+def _pickled_text(text: str) -> bytes:
+    encoded = text.encode("utf-8", "surrogatepass")
+    return b"X" + struct.pack("<I", len(encoded)) + encoded
+
+
+def _pickled_int(number: int) -> bytes:
+    if number < 1 << 31:
+        return b"J" + struct.pack("<i", number)
+    return b"\x8a\x08" + struct.pack("<q", number)

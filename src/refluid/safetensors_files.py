@@ -1,0 +1,48 @@
+"""Parameters as a safetensors file, which needs the package ``safetensors`` (``pip install refluid[safetensors]``)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refluid.ir import Variable
+from refluid.model_files import check_fits, set_arrays
+from refluid.scope import Scope
+from refluid.tensors import LoDTensor
+
+
+def to_bytes(holders: Mapping[str, Any]) -> bytes:
+    """A file's content: tensors by the names of their variables."""
+    library, arrays = _library(), {}
+    for name, holder in holders.items():
+        if not isinstance(holder, LoDTensor):
+            raise ValueError(f"variable {name}: a safetensors file holds tensors, not {type(holder).__name__}")
+        if holder.lod():
+            raise ValueError(f"variable {name}: a safetensors file cannot hold its sequences")
+        arrays[name] = np.ascontiguousarray(holder.value)
+    return library.save(arrays)
+
+
+def load_variables(scope: Scope, variables: Sequence[Variable], path: str | Path) -> None:
+    """Gives variables their values from a file; other tensors in it are left alone."""
+    library = _library()
+    try:
+        arrays = library.load_file(str(path))
+    except importlib.import_module("safetensors").SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file: {error}") from error
+    for variable in variables:
+        if variable.name not in arrays:
+            raise ValueError(f"variable {variable.name}: {path} does not hold it")
+        check_fits(variable, arrays[variable.name], str(path))
+    set_arrays(scope, {variable.name: arrays[variable.name] for variable in variables})
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("safetensors.numpy")
+    except ImportError as error:
+        raise ImportError("safetensors files need the package safetensors: pip install refluid[safetensors]") from error

@@ -1,0 +1,156 @@
+"""Fluid 1.6's second way to save: ``PREFIX.pdparams``, ``PREFIX.pdopt`` (pickled dicts) and ``PREFIX.pdmodel``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refluid.errors import UninitializedError
+from refluid.file_writing import PARTIAL, write_together
+from refluid.ir import Parameter, Program, Variable
+from refluid.model_files import check_fits, is_persistable, load_variables, read_variables, set_arrays
+from refluid.pickles import PickleError, read_pickle, write_pickle
+from refluid.scope import Scope
+from refluid.tensor_files import read_lod_tensor
+
+_SUFFIXES = (".pdparams", ".pdopt", ".pdmodel")
+
+
+def save_state(scope: Scope, program: Program, path: str) -> None:
+    """Writes parameters, the other persistable variables and the program; the three files appear one after another."""
+    folder, prefix = os.path.split(path)
+    if not prefix:
+        raise ValueError(f"{path!r} must end in the name the files begin with, such as 'folder/model'")
+    writers: dict[str, Any] = {}
+    for suffix, variables in ((".pdparams", parameters(program)), (".pdopt", optimizer_state(program))):
+        arrays = {v.name: _value(scope, v, path) for v in variables}
+        writers[prefix + suffix] = partial(_write_arrays, arrays)
+    described = program.desc.serialize_to_string()
+    writers[prefix + ".pdmodel"] = lambda stream: stream.write(described)
+    write_together(folder or os.curdir, writers)
+
+
+def _write_arrays(arrays: Mapping[str, np.ndarray], stream: Any) -> None:
+    write_pickle(stream, arrays)
+
+
+def parameters(program: Program) -> list[Variable]:
+    """The parameters of a program."""
+    return [v for v in program.list_vars() if isinstance(v, Parameter)]
+
+
+def optimizer_state(program: Program) -> list[Variable]:
+    """Every other variable that outlives a run: optimizer state, learning rate, counters."""
+    return [
+        v for v in program.list_vars() if is_persistable(v) and not isinstance(v, Parameter) and not v.need_check_feed
+    ]
+
+
+def _value(scope: Scope, variable: Variable, path: str) -> np.ndarray:
+    held = scope.find_var(variable.name)
+    if held is None or held.value is None:
+        raise UninitializedError(variable.name, f"saving to {path}", "run the startup program first")
+    return np.asarray(held.get_tensor().value)
+
+
+def load_state(scope: Scope, program: Program, path: str, variables: Sequence[Variable] | None = None) -> None:
+    """Loads what `save_state` wrote, or a folder or combined file of variables, into a scope; all or nothing."""
+    prefix = _prefix(path)
+    if not os.path.exists(prefix + ".pdparams"):
+        _load_variable_files(scope, program, path, variables)
+        return
+    found: dict[str, np.ndarray] = {}
+    for suffix, wanted in ((".pdparams", parameters(program)), (".pdopt", optimizer_state(program))):
+        if wanted:
+            found.update(_pick(wanted, read_arrays(prefix + suffix), prefix + suffix))
+    set_arrays(scope, found)
+
+
+def _pick(variables: Sequence[Variable], arrays: Mapping[str, Any], path: str) -> dict[str, np.ndarray]:
+    missing = [v.name for v in variables if v.name not in arrays]
+    if missing:
+        raise ValueError(f"{path} has no value for {', '.join(missing[:10])}; it belongs to another model")
+    for variable in variables:
+        check_fits(variable, arrays[variable.name], path)
+    return {v.name: arrays[v.name] for v in variables}
+
+
+def read_arrays(path: str) -> dict[str, Any]:
+    """The arrays of a ``.pdparams`` or ``.pdopt`` file, by name; nothing in the file is run."""
+    try:
+        found = read_pickle(Path(path).read_bytes())
+    except PickleError as error:
+        raise PickleError(f"{path}: {error}") from error
+    if not isinstance(found, dict):
+        raise PickleError(f"{path}: holds a {type(found).__name__}, not arrays by name")
+    return found
+
+
+def _load_variable_files(scope: Scope, program: Program, path: str, variables: Sequence[Variable] | None) -> None:
+    if os.path.isdir(path):
+        names = set(_files_below(path))
+        load_variables(scope, [v for v in program.list_vars() if v.name in names], path)
+    elif os.path.isfile(path):
+        load_variables(scope, _needed_list(path, variables), *os.path.split(path))
+    else:
+        raise FileNotFoundError(f"there is neither {_prefix(path)}.pdparams nor {path}")
+
+
+def _needed_list(path: str, variables: Sequence[Variable] | None) -> Sequence[Variable]:
+    if variables is None:
+        raise ValueError(f"{path} holds several variables without their names: pass var_list")
+    return variables
+
+
+def read_state(path: str, variables: Sequence[Variable] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of what `save_state` wrote, or of a folder or combined file of variables, by name."""
+    prefix = _prefix(path)
+    if os.path.exists(prefix + ".pdparams"):
+        found = read_arrays(prefix + ".pdparams")
+        if os.path.exists(prefix + ".pdopt"):
+            found.update(read_arrays(prefix + ".pdopt"))
+        return found
+    if os.path.isfile(path):
+        holders = read_variables(_needed_list(path, variables), *os.path.split(path))
+    elif variables is not None:
+        holders = read_variables(variables, path)
+    else:
+        holders = {name: _read_alone(Path(path) / name) for name in _files_below(path)}
+    return {name: np.array(holder) for name, holder in holders.items()}
+
+
+def _read_alone(path: Path) -> Any:
+    with path.open("rb") as stream:
+        return read_lod_tensor(stream)
+
+
+def _files_below(folder: str) -> list[str]:
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"there is neither {_prefix(folder)}.pdparams nor {folder}")
+    found = (path for path in Path(folder).rglob("*") if path.is_file() and not path.name.endswith(PARTIAL))
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+def set_state(scope: Scope, program: Program, state: Mapping[str, Any]) -> list[str]:
+    """Gives the program's persistable variables the values of ``state``; returns the names that it has no use for."""
+    variables = {v.name: v for v in program.list_vars() if is_persistable(v)}
+    for name, variable in variables.items():
+        held = scope.find_var(name)
+        if held is None or held.value is None:
+            raise UninitializedError(name, "set_program_state", "run the startup program first")
+        if name in state:
+            check_fits(variable, np.asarray(state[name]), "the state")
+    set_arrays(scope, {name: np.asarray(state[name]) for name in variables if name in state})
+    return [name for name in state if name not in variables]
+
+
+def _prefix(path: str) -> str:
+    for suffix in _SUFFIXES:
+        if path.endswith(suffix):
+            return path.removesuffix(suffix)
+    return path

@@ -1,0 +1,60 @@
+"""Writes folders and dies, at every point where it can; tells what each death left. Started by test_file_writing.py.
+
+python folders_to_kill.py FOLDER        a new folder, then the same again, with a file of somebody else in it
+python folders_to_kill.py FOLDER deep   the same with a subfolder, which cannot be exchanged as a whole
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from refluid.file_writing import PARTIAL, write_together
+
+NAMES = ["a", "b", "c"]
+
+
+def write(folder, value):
+    write_together(folder, {name: lambda stream: stream.write(value * 100000) for name in NAMES})
+
+
+def look(folder):
+    """What a reader finds: absent, the letters in the files, or that something is wrong."""
+    if not folder.exists():
+        return "absent"
+    found = ""
+    for name in NAMES:
+        if (folder / name).exists():
+            content = (folder / name).read_bytes()
+            whole = len(content) == 100000 and len(set(content)) == 1
+            found += chr(content[0]) if whole else "?"
+        else:
+            found += "-"
+    others = [path for path in folder.rglob("*") if path.name not in NAMES and not path.name.endswith(PARTIAL)]
+    return found + "+" * len([path for path in others if path.is_file()])
+
+
+def die_everywhere(root, deep):
+    for stage in ("first", "second"):
+        for kill_at in range(1, 100):
+            shutil.rmtree(root, ignore_errors=True)
+            folder = root / "folder"
+            root.mkdir()
+            if stage == "second":
+                write(folder, b"1")
+                other = folder / "sub" / "other" if deep else folder / "other"
+                other.parent.mkdir(exist_ok=True)
+                other.write_bytes(b"somebody else's")
+            child = os.fork()
+            if child == 0:
+                os.environ["REFLUID_KILL_AT"] = str(kill_at)
+                write(folder, b"2")
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            print(stage, look(folder), "finished" if status == 0 else "killed")
+            if status == 0:
+                break
+
+
+if __name__ == "__main__":
+    die_everywhere(Path(sys.argv[1]), deep=len(sys.argv) > 2)

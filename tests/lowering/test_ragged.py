@@ -1,0 +1,169 @@
+"""Sequences give the same numbers padded, unpadded and op by op; and few compilations serve many lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import paddle.fluid as fluid
+from refluid import compilation
+from refluid.errors import PaddingWarning
+from refluid.executor import Executor
+
+WORDS, CLASSES = 11, 3
+lengths_of_batch = st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any)
+
+
+def build(pool: str):
+    """embedding -> fc -> sequence_pool -> fc -> loss, trained by SGD: the programs, and what to fetch."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+        label = fluid.layers.data("label", [1], dtype="int64")
+        hidden = fluid.layers.fc(fluid.layers.embedding(words, [WORDS, 4]), 5, act="tanh")
+        pooled = fluid.layers.sequence_pool(hidden, pool)
+        scores = fluid.layers.fc(pooled, CLASSES, act="softmax")
+        loss = fluid.layers.mean(fluid.layers.cross_entropy(scores, label))
+        spread = fluid.layers.reduce_mean(fluid.layers.square(hidden))
+        fluid.optimizer.SGD(0.5).minimize(loss + spread)
+    return main, startup, [loss, spread, pooled]
+
+
+def feed_of(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, WORDS, (sum(lengths), 1)).astype("int64")
+    tensor = fluid.create_lod_tensor(words, [list(lengths)], fluid.CPUPlace())
+    return {"words": tensor, "label": rng.integers(0, CLASSES, (len(lengths), 1)).astype("int64")}
+
+
+def train(program, batches, exact=False, eager=False):
+    """The fetches of every step and all parameters at the end."""
+    main, startup, fetches = program
+    scope, executor = fluid.Scope(), Executor(eager=eager)
+    with fluid.scope_guard(scope):
+        executor.run(startup)
+        if exact:
+            executor._exact.add(main.uid)
+        results = [executor.run(main, feed=feed, fetch_list=fetches) for feed in batches]
+        names = sorted(p.name for p in main.all_parameters())
+        return results, [np.array(scope.find_var(name).get_tensor()) for name in names]
+
+
+def assert_alike(found, expected):
+    for ours, theirs in zip(found[0], expected[0], strict=True):
+        for mine, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=2e-5, atol=1e-6)
+    for mine, other in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=1e-6)
+
+
+PROGRAMS = {pool: build(pool) for pool in ("sum", "max")}
+
+
+@settings(max_examples=2, deadline=None)
+@given(first=lengths_of_batch, second=lengths_of_batch, pool=st.sampled_from(sorted(PROGRAMS)))
+def test_padded_exact_and_eager_runs_agree(first, second, pool):
+    batches = [feed_of(first, 1), feed_of(second, 2)]
+    padded = train(PROGRAMS[pool], batches)
+    assert_alike(padded, train(PROGRAMS[pool], batches, exact=True))
+    assert_alike(padded, train(PROGRAMS[pool], batches, eager=True))
+
+
+@settings(max_examples=2, deadline=None)
+@given(data=st.data(), lengths=lengths_of_batch)
+def test_permuted_sequences_give_permuted_results(data, lengths):
+    order = data.draw(st.permutations(range(len(lengths))))
+    feed = feed_of(lengths)
+    words = np.split(np.array(feed["words"]), np.cumsum(lengths)[:-1])
+    shuffled = np.concatenate([words[i] for i in order])
+    moved = fluid.create_lod_tensor(shuffled, [[lengths[i] for i in order]], fluid.CPUPlace())
+    pooled = train(PROGRAMS["sum"], [feed])[0][0][2]
+    again = train(PROGRAMS["sum"], [{"words": moved, "label": feed["label"]}])[0][0][2]
+    np.testing.assert_allclose(again, pooled[order], rtol=1e-5, atol=1e-6)
+
+
+def test_batches_of_many_lengths_settle_to_few_compilations():
+    rng = np.random.default_rng(0)
+    batches = [feed_of(rng.integers(5, 81, 16).tolist(), i) for i in range(60)]
+    main, startup, fetches = build("average")
+    executor = Executor()
+    with fluid.scope_guard(fluid.Scope()):
+        executor.run(startup)
+        before = compilation.compilations
+        for feed in batches:
+            executor.run(main, feed=feed, fetch_list=fetches)
+    assert compilation.compilations - before <= 8
+
+
+def test_feeds_of_equal_lengths_are_padded_alike_whatever_was_fed_before():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = (fluid.layers.data(name, [1], lod_level=1) for name in "xy")
+        total = fluid.layers.reduce_sum(x * y)
+        alone = fluid.layers.reduce_sum(x)
+        test = main.clone()
+    executor = Executor()
+
+    def sequence(count):
+        return fluid.create_lod_tensor(np.ones((count, 1), "float32"), [[count]], fluid.CPUPlace())
+
+    for count in (11, 14, 17, 20):
+        executor.run(test, feed={"x": sequence(count), "y": sequence(count)}, fetch_list=[alone.name])
+        (result,) = executor.run(main, feed={"x": sequence(count), "y": sequence(count)}, fetch_list=[total])
+        assert result.item() == count
+    assert not executor._exact
+
+
+def test_an_op_that_mixes_rows_runs_without_padding_and_warns():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [2], lod_level=1)
+        shape = fluid.layers.shape(x)
+    tensor = fluid.create_lod_tensor(np.ones((5, 2), "float32"), [[2, 3]], fluid.CPUPlace())
+    with pytest.warns(PaddingWarning, match="shape mixes rows"):
+        (found,) = Executor().run(main, feed={"x": tensor}, fetch_list=[shape])
+    assert found.tolist() == [5, 2]
+
+
+def test_rows_without_lod_are_fetched_without_padding():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [2], lod_level=1)
+        best = fluid.layers.argmax(x, axis=1)
+    tensor = fluid.create_lod_tensor(np.float32([[1, 2], [3, 1], [0, 1]]), [[1, 2]], fluid.CPUPlace())
+    (found,) = Executor().run(main, feed={"x": tensor}, fetch_list=[best])
+    assert found.tolist() == [1, 0, 1]
+
+
+def test_host_ops_see_real_rows_only():
+    main, startup = fluid.Program(), fluid.Program()
+    seen = []
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [1], lod_level=1)
+        out = main.global_block().create_var(name="out", dtype="float32", shape=[-1, 1])
+
+        def double(rows):
+            seen.append(np.array(rows).shape)
+            return np.array(rows) * 2
+
+        fluid.layers.py_func(double, fluid.layers.scale(x, 3.0), out)
+        total = fluid.layers.reduce_sum(out)
+    tensor = fluid.create_lod_tensor(np.ones((5, 1), "float32"), [[2, 3]], fluid.CPUPlace())
+    (found,) = Executor().run(main, feed={"x": tensor}, fetch_list=[total])
+    assert seen == [(5, 1)]
+    assert found.item() == 30
+
+
+def test_fetched_sequences_keep_their_lod():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [2], lod_level=2)
+        y = fluid.layers.scale(x, 2.0)
+    lengths = [[2, 1], [3, 1, 4]]
+    tensor = fluid.create_lod_tensor(np.ones((8, 2), "float32"), lengths, fluid.CPUPlace())
+    (found,) = Executor().run(main, feed={"x": tensor}, fetch_list=[y], return_numpy=False)
+    assert found.recursive_sequence_lengths() == lengths
+    assert np.array(found).shape == (8, 2)

@@ -1,0 +1,181 @@
+"""Files appear whole or not at all, one by one and together."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from refluid import file_writing
+from refluid.file_writing import atomic_write, path_inside, write_together
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def writers(**contents):
+    return {name: lambda stream, data=data: stream.write(data) for name, data in contents.items()}
+
+
+def fail(stream):
+    stream.write(b"half of it")
+    raise OSError("the disk is full")
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path):
+    with atomic_write(tmp_path / "new" / "file") as stream:
+        stream.write(b"content")
+        assert not (tmp_path / "new" / "file").exists()
+    assert (tmp_path / "new" / "file").read_bytes() == b"content"
+    assert names_in(tmp_path / "new") == ["file"]
+
+
+def test_a_failure_leaves_the_file_that_was_there(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(OSError, match="full"), atomic_write(tmp_path / "file") as stream:
+        fail(stream)
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with atomic_write(tmp_path / "link") as stream:
+        stream.write(b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_large_file_is_written_in_full(tmp_path):
+    data = os.urandom(1 << 20) * 80  # more than two chunks
+    with atomic_write(tmp_path / "large") as stream:
+        stream.write(b"before")
+        stream.write(memoryview(data))
+        stream.write(b"after")
+    assert (tmp_path / "large").read_bytes() == b"before" + data + b"after"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_failure_leaves_the_folder_as_it_was(tmp_path, exists):
+    folder = tmp_path / "folder"
+    if exists:
+        write_together(folder, writers(a=b"old", b=b"old"))
+    with pytest.raises(OSError, match="full"):
+        write_together(folder, {**writers(a=b"new"), "b": fail})
+    assert names_in(tmp_path) == (["folder"] if exists else [])
+    if exists:
+        assert [(folder / name).read_bytes() for name in names_in(folder)] == [b"old", b"old"]
+
+
+def test_other_files_of_a_folder_stay(tmp_path):
+    folder = tmp_path / "folder"
+    write_together(folder, writers(a=b"1", b=b"1"))
+    (folder / "notes").write_bytes(b"mine")
+    folder.chmod(0o750)
+    write_together(folder, writers(a=b"2", c=b"2"))
+    assert {name: (folder / name).read_bytes() for name in names_in(folder)} == {
+        "a": b"2",
+        "b": b"1",
+        "c": b"2",
+        "notes": b"mine",
+    }
+    assert folder.stat().st_mode & 0o777 == 0o750
+    assert names_in(tmp_path) == ["folder"]
+
+
+def test_what_somebody_writes_meanwhile_stays(tmp_path):
+    folder = tmp_path / "folder"
+    write_together(folder, writers(a=b"1", notes=b"old"))
+
+    def meanwhile(stream):
+        stream.write(b"2")
+        (folder / "late").write_bytes(b"late")
+        with atomic_write(folder / "notes") as other:
+            other.write(b"new")
+
+    write_together(folder, {"a": meanwhile})
+    assert {name: (folder / name).read_bytes() for name in names_in(folder)} == {
+        "a": b"2",
+        "late": b"late",
+        "notes": b"new",
+    }
+
+
+@pytest.mark.parametrize("how", ["subfolder", "link to a file", "working folder", "no exchange"])
+def test_folders_that_cannot_be_exchanged_are_written_file_by_file(tmp_path, monkeypatch, how):
+    folder = tmp_path / "folder"
+    write_together(folder, writers(a=b"1"))
+    if how == "subfolder":
+        (folder / "sub").mkdir()
+    elif how == "link to a file":
+        (folder / "link").symlink_to("a")
+    elif how == "working folder":
+        monkeypatch.chdir(folder)
+    else:
+        monkeypatch.setattr(file_writing, "_renameat2", lambda: None)
+    before = folder.stat().st_ino
+    write_together("." if how == "working folder" else folder, writers(a=b"2", b=b"2"))
+    assert folder.stat().st_ino == before
+    assert (folder / "a").read_bytes() == (folder / "b").read_bytes() == b"2"
+    assert not [name for name in names_in(folder) if name.endswith(file_writing.PARTIAL)]
+
+
+def test_names_may_hold_folders(tmp_path):
+    for value in (b"1", b"2"):
+        write_together(tmp_path / "folder", {"block/w": lambda stream, value=value: stream.write(value)})
+        assert (tmp_path / "folder" / "block" / "w").read_bytes() == value
+
+
+@pytest.mark.parametrize("name", ["../w", "/etc/w", "a/../../w", "", "a//b", ".", "a\0b", "..\\w"])
+def test_names_that_lead_elsewhere_are_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="is not a name for a file"):
+        write_together(tmp_path / "folder", {name: lambda stream: stream.write(b"x")})
+    with pytest.raises(ValueError, match="is not a name for a file"):
+        path_inside(tmp_path, name)
+    assert names_in(tmp_path) == []
+
+
+def test_several_may_write_to_one_folder(tmp_path):
+    folder, errors = tmp_path / "folder", []
+
+    def work(name):
+        try:
+            for _ in range(10):
+                write_together(folder, {name: lambda stream: stream.write(name.encode() * 1000)})
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [(folder / name).read_bytes() for name in "abc"] == [name.encode() * 1000 for name in "abc"]
+    assert names_in(tmp_path) == ["folder"]
+
+
+def deaths(tmp_path, *arguments):
+    script = Path(__file__).parent / "folders_to_kill.py"
+    command = [sys.executable, script, tmp_path / "root", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return [line.split() for line in run.stdout.splitlines()]
+
+
+def test_a_kill_at_any_write_leaves_the_old_folder_or_the_new_one(tmp_path):
+    found = deaths(tmp_path)
+    first = {state for stage, state, _ in found if stage == "first"}
+    second = [state for stage, state, _ in found if stage == "second"]
+    assert first == {"absent", "222"}
+    assert set(second) == {"111+", "222+"}
+    assert second == sorted(second)
+    assert len(found) > 12  # deaths were tried
+
+
+def test_a_kill_where_folders_cannot_be_exchanged_leaves_whole_files(tmp_path):
+    second = [state for stage, state, _ in deaths(tmp_path, "deep") if stage == "second"]
+    assert set(second) == {"111+", "211+", "221+", "222+"}
