@@ -5,6 +5,7 @@
 Both feed NumPy arrays and read the loss back. The two take turns in short stretches, and the best stretch of each counts,
 so that other load on the machine does not favour one of them. Prints microseconds per step and their ratio.
 """
+
 import time
 
 import jax

@@ -73,12 +73,12 @@ class Executor:
         if scope is None:
             scope = global_scope()
         hot = None
-        if feed.__class__ is dict and fetch_list.__class__ is list and return_numpy:
+        if feed is not None and feed.__class__ is dict and fetch_list.__class__ is list and return_numpy:
             # The call of a training loop, kept short: microseconds count for small models.
-            values = list(feed.values())  # pyright: ignore[reportOptionalMemberAccess]
+            values = list(feed.values())
             arrays = [(v.shape, v.dtype) for v in values if v.__class__ is np.ndarray]
             if len(arrays) == len(values):
-                hot = (program.uid, program._version, id(scope), scope.epoch, *feed, *fetch_list, *arrays)
+                hot = (program.uid, program._version, id(scope), scope.epoch, *feed, *fetch_list, *arrays)  # pyright: ignore[reportOptionalIterable]
                 step = self._hot.get(hot)
                 if step is not None and not profiling.active() and not flags.check_nan_inf:
                     with jax.enable_x64(True):

@@ -57,8 +57,9 @@ def train(trainer, epochs=2, handle=None):
     return events, losses
 
 
-def test_events_come_in_order_and_the_loss_falls():
-    events, losses = train(make_trainer(), epochs=30)
+@pytest.mark.parametrize("parallel", [False, True])
+def test_events_come_in_order_and_the_loss_falls(parallel):
+    events, losses = train(make_trainer(parallel=parallel), epochs=30)
     kinds = [kind.removesuffix("Event") for kind, _, _ in events[:4]]
     assert kinds == ["BeginEpoch", "BeginStep", "EndStep", "BeginStep"]
     assert events[-1] == ("EndEpochEvent", 29, None)

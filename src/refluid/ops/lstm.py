@@ -84,7 +84,8 @@ def lstmp(
         gate=ACTIVATIONS[gate_activation],
         act=ACTIVATIONS[cell_activation],
         candidate=ACTIVATIONS[candidate_activation],
-        project=ACTIVATIONS[proj_activation],
+        # Real Fluid asks proj_activation only whether there is one, and then applies that of the cell.
+        project=ACTIVATIONS["identity" if proj_activation == "identity" else cell_activation],
         cell_clip=cell_clip or 0.0,
         proj_clip=proj_clip or 0.0,
     )

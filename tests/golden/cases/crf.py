@@ -39,7 +39,7 @@ def _padded(lengths, steps, tags=4, make=f32, name="", labels=3, columns=True, *
 
 
 CASES = [_crf(lengths, name=name) for name, lengths in sorted(LENGTHS.items())]
-CASES += [_crf(LENGTHS["mixed"], make=f64, name="float64"), _crf(LENGTHS["mixed"], tags=1, name="one-tag")]
+CASES += [_crf(LENGTHS["mixed"], make=f64, name="float64"), _crf(LENGTHS["mixed"], tags=2, name="two-tags")]
 for given, options in (
     _padded([3, 1, 4], 4, name="padded"),
     _padded([3, 1, 4], 6, labels=2, columns=False, name="padded-flat"),
@@ -53,7 +53,7 @@ for given, options in (
             grads="Emission Transition",
             skip="Alpha EmissionExps TransitionExps",
             reason="real Fluid ignores gradients of its intermediate outputs",
-            **options
+            **options,
         )
     )
     CASES.append(Case("linear_chain_crf", given, outputs=OUTPUTS, name=options["name"] + "-all"))

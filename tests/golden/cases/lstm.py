@@ -82,7 +82,9 @@ CASES += [
     _lstmp(LENGTHS["mixed"], use_peepholes=False, is_reverse=True, name="reverse"),
     _lstmp(LENGTHS["mixed"], initial=True, name="initial"),
     _lstmp(LENGTHS["mixed"], proj_activation="identity", name="identity"),
+    # Real Fluid applies the cell's activation wherever proj_activation is not the identity.
     _lstmp(LENGTHS["mixed"], proj_activation="relu", name="relu"),
+    _lstmp(LENGTHS["mixed"], cell_activation="sigmoid", name="sigmoid"),
     _lstmp(LENGTHS["mixed"], cell_clip=0.3, name="cell-clip"),
     _lstmp(LENGTHS["mixed"], proj_clip=0.1, name="proj-clip"),
     _lstmp(LENGTHS["mixed"], make=f64, cell_clip=0.3, proj_clip=0.1, initial=True, name="float64"),

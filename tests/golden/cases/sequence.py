@@ -355,7 +355,13 @@ def normalised_rows(fluid, x):
     return by_column, fluid.layers.layer_norm(x, act="tanh")
 
 
-@layer_case(CASES, x=Lod(f32(10, 3), RAGGED), context=f32(4, 3))
+@layer_case(
+    CASES,
+    x=Lod(f32(10, 3), RAGGED),
+    context=f32(4, 3),
+    rtol=1e-4,
+    reason="the gradient of context is a small difference: softmax ignores what a sequence has in common",
+)
 def attention_over_sequence(fluid, x, context):
     expanded = fluid.layers.sequence_expand_as(context, x)
     hidden = fluid.layers.fc(fluid.layers.concat([x, expanded], axis=1), 3, act="tanh")

@@ -40,7 +40,9 @@ def dynamic_lstm(
       use_peepholes: whether the gates see the cell.
       is_reverse: runs each sequence from its end.
     """
-    attrs = _lstm_attrs("dynamic_lstm", use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation)
+    attrs = _lstm_attrs(
+        "dynamic_lstm", use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation
+    )
     _check("dynamic_lstm", input, size, 4, bias_attr)
     helper = LayerHelper("lstm", input=input, param_attr=param_attr, bias_attr=bias_attr, name=name)
     size = size // 4
@@ -168,9 +170,7 @@ def gru_unit(
     made = _variables(helper, dtype, ("Gate", "ResetHiddenPrev", "Hidden"))
     inputs = {"Input": input, "HiddenPrev": hidden, "Weight": weight}
     if helper.bias_attr:
-        inputs["Bias"] = helper.create_parameter(
-            attr=helper.bias_attr, shape=[1, 3 * size], dtype=dtype, is_bias=True
-        )
+        inputs["Bias"] = helper.create_parameter(attr=helper.bias_attr, shape=[1, 3 * size], dtype=dtype, is_bias=True)
     attrs = {
         "activation": _ACTIVATIONS.index(activation),
         "gate_activation": _ACTIVATIONS.index(gate_activation),
@@ -288,7 +288,9 @@ def _random_number(helper: LayerHelper) -> Variable:
     return number
 
 
-def _lstm_attrs(layer: str, use_peepholes: bool, is_reverse: bool, gate: str, cell: str, candidate: str) -> dict[str, Any]:
+def _lstm_attrs(
+    layer: str, use_peepholes: bool, is_reverse: bool, gate: str, cell: str, candidate: str
+) -> dict[str, Any]:
     _check_activations(layer, gate_activation=gate, cell_activation=cell, candidate_activation=candidate)
     return {
         "use_peepholes": use_peepholes,
