@@ -22,9 +22,11 @@ from refluid.lowering.layout import channels_last
 from refluid.ops import conv, pool
 
 RNG = np.random.RandomState(0)
-# batch, space, channels, filters, kernel, stride, pad, groups
+# batch, space (height and width, or all three dims), channels, filters, kernel, stride, pad, groups
 CONVOLUTIONS = [
     (64, 28, 1, 20, 5, 1, 0, 1),
+    (64, 28, 1, 6, 5, 1, 0, 1),
+    (64, 14, 6, 16, 5, 1, 0, 1),
     (64, 12, 20, 50, 5, 1, 0, 1),
     (32, 32, 3, 16, 3, 1, 1, 1),
     (32, 32, 16, 16, 3, 1, 1, 1),
@@ -42,6 +44,7 @@ CONVOLUTIONS = [
     (32, 16, 64, 64, 3, 2, 1, 64),
     (32, 16, 32, 32, 3, 1, 1, 4),
     (8, 14, 128, 128, 3, 1, 1, 32),
+    (4, (8, 16, 16), 16, 32, 3, 1, 1, 1),
 ]
 # batch, space, channels, window, stride
 POOLINGS = [(64, 24, 20, 2, 2), (64, 8, 50, 2, 2), (16, 57, 64, 3, 2), (16, 30, 64, 3, 1)]
@@ -90,16 +93,16 @@ def fits(form, window, channels):
 
 def measure_convolutions():
     for batch, space, channels, filters, k, stride, pad, groups in CONVOLUTIONS:
-        dims = (space, space)
-        window = conv.Window((k, k), (stride, stride), (1, 1), ((pad, pad),) * 2, groups)
+        dims = space if isinstance(space, tuple) else (space, space)
+        rank = len(dims)
+        window = conv.Window((k,) * rank, (stride,) * rank, (1,) * rank, ((pad, pad),) * rank, groups)
         positions = window.positions(dims)
         window = window.fitted(dims, positions)
-        x, w = noise(batch, *dims, channels), noise(k, k, channels // groups, filters)
+        x, w = noise(batch, *dims, channels), noise(*window.kernel, channels // groups, filters)
         g = noise(batch, *positions, filters)
-        chosen = conv.choose(window, batch, dims, channels, x.dtype)
-        print(
-            f"{k}x{k} / {stride} over {batch} x {space} x {space}, {channels} -> {filters} channels in {groups} groups"
-        )
+        chosen = conv.choose(window, batch, dims, channels, filters, x.dtype)
+        over = " x ".join(map(str, (batch, *dims)))
+        print(f"{k}x{k} / {stride} over {over}, {channels} -> {filters} channels in {groups} groups")
         products = [
             ("correlate", conv.CORRELATE, lambda form: (lambda x, w: form(x, w, window), x, w)),
             ("spread", conv.SPREAD, lambda form: (lambda g, w: form(g, w, window, dims), g, w)),

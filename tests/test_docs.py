@@ -12,7 +12,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])
 
 
-SCRIPTS = ["README.md", "docs/guides/first-program.md", "docs/guides/checkpoints-and-inference.md"]
+SCRIPTS = [
+    "README.md",
+    "docs/guides/first-program.md",
+    "docs/guides/bring-your-fluid-model.md",
+    "docs/guides/checkpoints-and-inference.md",
+]
 
 
 @pytest.mark.parametrize("page", SCRIPTS)

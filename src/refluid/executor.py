@@ -165,8 +165,8 @@ def _check_reads(block: Block, step: Step, scope: Scope) -> None:
         if held is not None and held.value is not None:
             continue
         variable = block.find_var_recursive(name)
-        if variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY:
-            continue  # an array of tensors begins empty
+        if variable is not None and variable.type in (VarType.LOD_TENSOR_ARRAY, VarType.RAW):
+            continue  # an array of tensors begins empty, and what is RAW belongs to a kernel of real Fluid
         reader = next((op for op in block.ops if name in op.input_arg_names), None)
         by = "the fetch list" if reader is None else f"{reader.type} ({reader.written_at})"
         if variable is not None and variable.is_data:

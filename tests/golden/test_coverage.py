@@ -12,6 +12,7 @@ from refluid.ops import registry
 
 # Ops that real Fluid cannot answer for, and the test that does.
 TESTED_ELSEWHERE = {
+    "cudnn_lstm": "tests/ops/test_recurrence.py",  # real Fluid has it on GPUs only
     "dgc": "tests/ops/test_optimizer_rules.py",  # real Fluid has it on GPUs only
     "load": "tests/ops/test_files.py",  # files, not values
     "load_combine": "tests/ops/test_files.py",

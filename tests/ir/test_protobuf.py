@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import paddle.fluid as fluid
 from refluid.ir import Program
 from refluid.ir import framework_pb2 as pb
-from refluid.ir.protobuf import attr_type
+from refluid.ir.protobuf import attr_type, program_from_bytes, program_to_bytes
 
 NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=8)
 ATTRS = st.one_of(
@@ -97,3 +97,26 @@ def test_a_dangling_block_reference_is_refused():
     block.ops.add(type="while").attrs.add(name="sub_block", type=pb.BLOCK, block_idx=7)
     with pytest.raises(ValueError, match="refers to block 7"):
         Program.parse_from_string(message.SerializeToString())
+
+
+def test_texts_in_other_encodings_are_read_but_names_must_be_text():
+    data = program_to_bytes(Program())
+    other = "源".encode("gbk")
+    message = pb.ProgramDesc()
+    message.ParseFromString(data)
+    op = message.blocks[0].ops.add(type="scale")
+    op.attrs.add(name="op_callstack", type=pb.STRINGS, strings=["@@@@"])
+    read = program_from_bytes(message.SerializeToString().replace(b"@@@@", other * 2))
+    assert "\ufffd" in read.global_block().ops[0].attrs["op_callstack"][0]
+    op.type = "####"
+    with pytest.raises(ValueError, match="a name that is not text"):
+        program_from_bytes(message.SerializeToString().replace(b"####", other * 2))
+
+
+def test_a_block_cannot_run_itself_or_one_before_it():
+    message = pb.ProgramDesc()
+    message.blocks.add(idx=0, parent_idx=-1)
+    op = message.blocks.add(idx=1, parent_idx=0).ops.add(type="while")
+    op.attrs.add(name="sub_block", type=pb.BLOCK, block_idx=1)
+    with pytest.raises(ValueError, match="an op of block 1 refers to block 1"):
+        program_from_bytes(message.SerializeToString())

@@ -167,3 +167,21 @@ def test_fetched_sequences_keep_their_lod():
     (found,) = Executor().run(main, feed={"x": tensor}, fetch_list=[y], return_numpy=False)
     assert found.recursive_sequence_lengths() == lengths
     assert np.array(found).shape == (8, 2)
+
+
+@pytest.mark.parametrize("seed", ["ones", "sequences", "rows"])
+def test_gradients_of_sequences_start_from_real_rows_only(seed):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [2], lod_level=1)
+        weight = fluid.layers.data("weight", [2], append_batch_size=False)
+        given = fluid.layers.data("given", [2], lod_level=int(seed == "sequences"))
+        weight.stop_gradient = False
+        y = fluid.layers.elementwise_mul(x, weight, axis=1)
+        (gradient,) = fluid.gradients([y], [weight], None if seed == "ones" else [given])
+    tensor = fluid.create_lod_tensor(np.ones((5, 2), "float32"), [[2, 3]], fluid.CPUPlace())
+    feed = {"x": tensor, "weight": np.ones(2, "float32")}
+    if seed != "ones":
+        feed["given"] = tensor if seed == "sequences" else np.ones((5, 2), "float32")
+    (found,) = Executor().run(main, feed=feed, fetch_list=[gradient])
+    assert found.tolist() == [5, 5]

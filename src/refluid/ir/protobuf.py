@@ -94,7 +94,7 @@ def program_from_message(message: Any) -> Program:
             raise ValueError(f"the blocks of the program are inside each other more than {_MAX_DEPTH} times")
         block.forward_block_idx = source.forward_block_idx
         for described in source.vars:
-            block.vars[described.name] = _variable(block, described)
+            block.vars[_name(described.name)] = _variable(block, described)
         for described in source.ops:
             block.ops.append(_operator(block, described))
     for block in program.blocks:
@@ -176,9 +176,9 @@ _CONVERT: dict[int, Callable[[Any], Any]] = {
 
 
 def _operator(block: Block, described: Any) -> Operator:
-    op = Operator(block, described.type)
-    op.inputs = {slot.parameter: list(slot.arguments) for slot in described.inputs if slot.arguments}
-    op.outputs = {slot.parameter: list(slot.arguments) for slot in described.outputs if slot.arguments}
+    op = Operator(block, _name(described.type))
+    op.inputs = {_name(slot.parameter): [*map(_name, slot.arguments)] for slot in described.inputs if slot.arguments}
+    op.outputs = {_name(slot.parameter): [*map(_name, slot.arguments)] for slot in described.outputs if slot.arguments}
     for attr in described.attrs:
         value = getattr(attr, _FIELDS[attr.type])
         if attr.type == pb.BLOCK:
@@ -186,9 +186,21 @@ def _operator(block: Block, described: Any) -> Operator:
         elif attr.type == pb.BLOCKS:
             value = [_block(block, index) for index in value]
         elif attr.type in _LISTS:
-            value = list(value)
-        op.attrs[attr.name] = value
+            value = [_readable(item) for item in value]
+        op.attrs[_name(attr.name)] = _readable(value)
     return op
+
+
+def _name(text: Any) -> str:
+    """A name; protobuf gives bytes where a text is not UTF-8."""
+    if isinstance(text, bytes):
+        raise ValueError(f"the program has a name that is not text: {text[:40]!r}")
+    return text
+
+
+def _readable(value: Any) -> Any:
+    """Texts in other encodings, as the source lines of Python 2 scripts may be, as far as they can be read."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _block(block: Block, index: int) -> Block:

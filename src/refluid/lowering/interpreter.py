@@ -22,6 +22,7 @@ from refluid.lowering.ragged import (
     PaddingError,
     as_sequences,
     has_ragged,
+    masked_seed,
     rows_of,
     with_padded_gradients,
     with_padding,
@@ -132,7 +133,7 @@ def _evaluate(
         # Values are known here, so padding can be taken off and put on again.
         outputs = _call(op, definition, without_padding(arguments), context, pullback, shared)
         return with_padding(arguments, outputs)
-    arguments = with_padded_gradients(arguments)
+    arguments = with_padded_gradients(arguments, op)
     rows = arguments if definition.lod == "aware" else rows_of(arguments)
     try:
         outputs = _call(op, definition, rows, context, pullback, shared)
@@ -140,7 +141,7 @@ def _evaluate(
         if not context.padded:
             raise
         raise PaddingError(op, misfit=True) from error
-    return as_sequences(definition, arguments, outputs)
+    return masked_seed(op, as_sequences(definition, arguments, outputs))
 
 
 def _call(

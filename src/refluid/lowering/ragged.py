@@ -6,6 +6,7 @@ came in. Gradients become sequences like the variables they belong to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -93,21 +94,41 @@ def with_padding(arguments: Arguments, outputs: Arguments) -> Arguments:
     return {slot: [padded(value) for value in values] for slot, values in outputs.items()}
 
 
-def with_padded_gradients(arguments: Arguments) -> Arguments:
-    """Incoming gradients that know nothing of padding, such as those a user feeds, with zeros for it."""
-    return {slot: _padded_like(slot, values, arguments) for slot, values in arguments.items()}
+def with_padded_gradients(arguments: Arguments, op: Operator) -> Arguments:
+    """Incoming gradients with zeros in rows of padding, as gradient ops leave them.
+
+    Gradients that others have made need it: what a user fed or computed has other rows there, or none at all.
+    """
+    return {
+        slot: _with_zeros(op.inputs[slot], values, arguments.get(slot.removesuffix(GRAD_SUFFIX), ()))
+        if slot.endswith(GRAD_SUFFIX)
+        else values
+        for slot, values in arguments.items()
+    }
 
 
-def _padded_like(slot: str, values: list[Any], arguments: Arguments) -> list[Any]:
-    models = arguments.get(slot.removesuffix(GRAD_SUFFIX), ()) if slot.endswith(GRAD_SUFFIX) else ()
-    if not any(isinstance(model, Ragged) for model in models):
-        return values
+def _with_zeros(names: list[str], values: list[Any], models: Sequence[Any]) -> list[Any]:
+    models = models or [None] * len(values)
     return [
-        model.with_data(jnp.pad(value, [(0, model.shape[0] - value.shape[0])] + [(0, 0)] * (value.ndim - 1)))
-        if isinstance(model, Ragged)
-        and isinstance(value, jax.Array | np.ndarray)
-        and value.ndim == model.ndim
-        and value.shape[0] < model.shape[0]
-        else value
-        for value, model in zip(values, models, strict=True)
+        _padded_with_zeros(value, model) if GRAD_SUFFIX not in name else value
+        for name, value, model in zip(names, values, models, strict=True)
     ]
+
+
+def _padded_with_zeros(value: Any, model: Any) -> Any:
+    if isinstance(value, Ragged):
+        return value.with_data(value.masked())
+    if not isinstance(model, Ragged) or value is None or value.ndim != model.ndim:
+        return value
+    missing = model.shape[0] - value.shape[0]
+    return model.with_data(jnp.pad(value, [(0, missing)] + [(0, 0)] * (value.ndim - 1))) if missing > 0 else value
+
+
+def masked_seed(op: Operator, outputs: Arguments) -> Arguments:
+    """The ones that gradients of sequences start from, with zeros in rows of padding."""
+    if not op.definition.constant or not any(GRAD_SUFFIX in name for name in op.output_arg_names):
+        return outputs
+    return {
+        slot: [value.with_data(value.masked()) if isinstance(value, Ragged) else value for value in values]
+        for slot, values in outputs.items()
+    }

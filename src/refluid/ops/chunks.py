@@ -1,7 +1,7 @@
 """chunk_eval: how many chunks, such as names in a text, a tagger found.
 
-A label stands for a kind of tag and a type of chunk: label = type * kinds + kind; the label after the last one stands for
-"no chunk". Every other row belongs to exactly one chunk, so chunks are known by where they begin and where the next
+A label stands for a kind of tag and a type of chunk: label = type * kinds + kind; the label after the last one stands
+for "no chunk". Every other row belongs to exactly one chunk, so chunks are known by where they begin and where the next
 break comes.
 """
 
@@ -13,8 +13,8 @@ from jax import lax
 from refluid.ops.registry import op
 from refluid.ops.values import Ragged, plain
 
-# For each scheme: how many kinds of tags it has, and which kind begins, continues, ends, or is a whole chunk.
-_SCHEMES = {"IOB": (2, 0, 1, -1, -1), "IOE": (2, -1, 0, 1, -1), "IOBES": (4, 0, 1, 2, 3), "plain": (1, -1, -1, -1, -1)}
+# For each scheme: how many kinds of tags it has, and which kind begins a chunk, ends one, or is a whole one.
+_SCHEMES = {"IOB": (2, 0, -1, -1), "IOE": (2, -1, 1, -1), "IOBES": (4, 0, 2, 3), "plain": (1, -1, -1, -1)}
 
 
 @op(
@@ -52,7 +52,7 @@ def _padded(tags, length, slot):
 
 def _chunks(labels, lengths, steps, scheme, num_types):
     """For each place: whether a chunk begins there, its type, and where the next break after it is."""
-    kinds, begin, inside, end, single = _SCHEMES[scheme]
+    kinds, begin, end, single = _SCHEMES[scheme]
     within = jnp.arange(labels.shape[1]) < lengths[:, None]
     labels = jnp.where(within, labels, num_types * kinds)
     # One place of "no chunk" more on either side ends what reaches the end, and begins what starts at the beginning.

@@ -70,13 +70,14 @@ class Forms(NamedTuple):
     weight_gradient: str
 
 
-def choose(window: Window, batch: int, dims: Sequence[int], channels: int, dtype: Any) -> Forms:
+def choose(window: Window, batch: int, dims: Sequence[int], channels: int, filters: int, dtype: Any) -> Forms:
     """The forms that measured best on CPU, for x of ``batch`` images of ``dims`` with ``channels``.
 
     Milliseconds of one AVX2 core (bench/lowerings.py), for correlate / spread / weight_gradient:
 
         kernel   dims      channels    batch   lax                   offsets               others
         5x5      28 x 28   1 -> 20     64       1.0 / 14.2 /  3.1     9.1 /  2.9 /  5.9                1.3 as columns
+        5x5      28 x 28   1 -> 6      64       3.3 /  9.4 /  1.3     2.3 /  3.2 /  4.3    1.7       / 1.6 as columns
         5x5      12 x 12   20 -> 50    64       4.0 / 11.6 /  5.5     7.7 /  3.8 /  6.0
         5x5 same 16 x 16   64 -> 64    32      21.1 / 21.2 / 45.0    28.9 / 23.6 / 37.6
         3x3 same 32 x 32   16 -> 16    32       3.5 /  3.5 / 10.1     5.2 /  4.8 /  6.4
@@ -88,6 +89,7 @@ def choose(window: Window, batch: int, dims: Sequence[int], channels: int, dtype
         3x3 / 2  16 x 16   64, each    32       4.3 / 69.0 /  4.0                          0.3 / 0.6 / 0.6 as shifts
         3x3 same 16 x 16   32, in 4    32       4.5 /  5.0 /  241                          2.3 / 3.3 / 3.7 as split
         3x3 same 14 x 14   128, in 32  8        5.9 /  6.2 / 1230                                      4.2 as batch
+        3x3x3    8x16x16   16 -> 32    4       14.5 / 27.3 / 25.3     6.0 /  4.7 /  5.4
     """
     if not _on_cpu() or dtype not in (jnp.float32, jnp.float64):
         return Forms("lax", "lax", "lax")
@@ -98,20 +100,19 @@ def choose(window: Window, batch: int, dims: Sequence[int], channels: int, dtype
         return Forms("split", "split", "split") if groups <= 8 else Forms("lax", "lax", "batch")
     if size == 1:
         return Forms("dot", "dot", "dot")
-    if dtype == jnp.float64:  # XLA convolves it in plain loops
+    if dtype == jnp.float64 or len(dims) > 2:  # XLA convolves these in plain loops
         return Forms("offsets", "offsets", "offsets")
-    if not all(isinstance(dim, int) for dim in (batch, *dims)):  # exported with open sizes, hence for inference
-        return Forms("lax", "lax", "lax")
     positions = math.prod(window.positions(dims))
+    copied = size <= 64 and batch * positions * size * channels <= 1 << 24
+    # XLA has a library for images, but not for those with up to 16 channels on either side.
+    correlate_form = "columns" if copied and size > 9 and channels <= 8 and filters <= 16 else "lax"
     # Spread as a convolution does the work of a product for every element of dims, not for every position.
     wasteful = math.prod(dims) > 1.3 * positions and set(window.strides) == {1}
-    copies = batch * positions * size * channels
-    few = "columns" if size <= 64 and copies <= 1 << 24 else "offsets"
-    return Forms(
-        "lax",
-        "offsets" if wasteful else "lax",
-        few if channels <= 4 else "lax" if channels < 16 else "offsets",
-    )
+    if channels <= 4:
+        weight_form = "columns" if copied else "offsets"
+    else:
+        weight_form = "lax" if channels < 16 else "offsets"
+    return Forms(correlate_form, "offsets" if wasteful else "lax", weight_form)
 
 
 def _on_cpu() -> bool:
@@ -125,20 +126,20 @@ def correlate(x, w, window: Window):
 
     p, k, stride, dilation and pad have an entry per spatial dim.
     """
-    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], x.dtype)
+    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], w.shape[-1], x.dtype)
     return CORRELATE[forms.correlate](x, w, window)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def spread(g, w, window: Window, dims: tuple[int, ...]):
     """The transpose of `correlate` in x, for x with space of ``dims``."""
-    forms = choose(window, g.shape[0], dims, w.shape[-2] * window.groups, g.dtype)
+    forms = choose(window, g.shape[0], dims, w.shape[-2] * window.groups, w.shape[-1], g.dtype)
     return SPREAD[forms.spread](g, w, window, dims)
 
 
 def weight_gradient(x, g, window: Window):
     """The transpose of `correlate` in w."""
-    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], x.dtype)
+    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], g.shape[-1], x.dtype)
     return WEIGHT_GRADIENT[forms.weight_gradient](x, g, window)
 
 
@@ -360,12 +361,13 @@ def _correlate_columns(x, w, window):
     positions, x = window.positions(x.shape[1:-1]), _padded(x, window)
     # A gather, because concatenating as many slices of few channels goes element by element.
     by_dim = zip(positions, window.strides, window.reach, window.dilations, x.shape[1:-1], strict=True)
-    places = np.zeros((1, 1), np.int32)
+    places = np.zeros((1, 1), int)
     for n, stride, reach, dilation, dim in by_dim:
         place = np.arange(n)[:, None] * stride + np.arange(0, reach, dilation)
         places = places[:, None, :, None] * dim + place[None, :, None, :]
         places = places.reshape(places.shape[0] * n, -1)
-    columns = x.reshape(x.shape[0], -1, x.shape[-1])[:, places.reshape(-1)]
+    pixels = x.reshape(x.shape[0], -1, x.shape[-1])
+    columns = pixels.at[:, places.reshape(-1).astype(np.int32)].get(mode="promise_in_bounds")
     out = _dot(columns.reshape(x.shape[0] * len(places), -1), _rows(w), 1, 0)
     return out.reshape(x.shape[0], *positions, w.shape[-1])
 

@@ -1,7 +1,7 @@
 """Linear-chain conditional random fields: their cost and their best path, over packed or padded sequences.
 
-Row 0 of Transition holds the weights of starting with a tag, row 1 those of ending with it, row 2 + i those of going from
-tag i to another. Inside, sequences are padded: [sequences, steps, ...] with a length each.
+Row 0 of Transition holds the weights of starting with a tag, row 1 those of ending with it, row 2 + i those of going
+from tag i to another. Inside, sequences are padded: [sequences, steps, ...] with a length each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification, and the counting of chunks that tags mark."""
+"""Connectionist temporal classification: the loss of labels that come in order, but at unknown steps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from refluid.ops.checks import require_in_range
+from refluid.ops.infer import ShapeDtype
 from refluid.ops.registry import op
 from refluid.ops.values import Ragged, plain
 
 _IMPOSSIBLE = -1e30  # the logarithm of a probability of zero; finite, so that gradients stay so
+
+
+def _infer_loss(inputs, attrs):
+    # How many sequences there are is not declared, as in real Fluid.
+    return {"Loss": [ShapeDtype((-1, 1), inputs["Logits"][0].dtype)]}
 
 
 @op(
@@ -19,6 +25,7 @@ _IMPOSSIBLE = -1e30  # the logarithm of a probability of zero; finite, so that g
     outputs="WarpCTCGrad? Loss",
     differentiable="Logits",
     lod="aware",
+    infer=_infer_loss,
 )
 def warpctc(logits, label, logits_length=None, label_length=None, *, blank=0, norm_by_times=False):
     """-log of the probability that softmax(logits) spells the label; 0 where the label does not fit into the steps.

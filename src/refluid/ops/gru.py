@@ -1,7 +1,7 @@
 """GRUs: over packed sequences (gru) and one step (gru_unit).
 
-Rows hold update gate, reset gate and candidate, in that order. Weight holds, one after the other in memory, the matrix of
-both gates [size, 2 size] and that of the candidate [size, size]; its shape [size, 3 size] says nothing about that.
+Rows hold update gate, reset gate and candidate, in that order. Weight holds, one after the other in memory, the matrix
+of both gates [size, 2 size] and that of the candidate [size, size]; its shape [size, 3 size] does not show that.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _matrices(weight):
     row_wise=True,
 )
 def gru_unit(x, hidden, weight, bias=None, *, activation=2, gate_activation=1, origin_mode=False):
-    """One step of a gru; Gate holds update gate, reset gate and candidate, and lets no gradient in, as in real Fluid."""
+    """One step of a gru; Gate holds update gate, reset gate and candidate. Only Hidden lets a gradient in."""
     gate, act = ACTIVATIONS[_NUMBERED[gate_activation]], ACTIVATIONS[_NUMBERED[activation]]
     size = hidden.shape[1]
     rows = x if bias is None else x + bias.reshape(-1)

@@ -1,16 +1,18 @@
 """LSTMs: over packed sequences (lstm, lstmp), one step (lstm_unit), and stacked over dense sequences (cudnn_lstm).
 
-The rows of lstm and lstmp hold candidate, input gate, forget gate and output gate, in that order; those of lstm_unit input
-gate, forget gate, output gate and candidate. Peephole weights follow the four biases in Bias: input, forget, output.
-As in real Fluid no gradient comes in through the output Cell of lstm and lstmp, only through the hidden state.
+The rows of lstm and lstmp hold candidate, input gate, forget gate and output gate, in that order; those of lstm_unit
+input gate, forget gate, output gate and candidate. Peephole weights follow the four biases in Bias: input, forget,
+output. As in real Fluid no gradient comes in through the output Cell of lstm and lstmp, only through the hidden state.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.lax import stop_gradient
 
 from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, initial_state, recur, require_sequences
@@ -137,3 +139,84 @@ def lstm_unit(x, cell, *, forget_bias=0.0):
     in_gate, forget, out, new = jnp.split(x, 4, axis=1)
     cell = jax.nn.sigmoid(forget + forget_bias) * cell + jax.nn.sigmoid(in_gate) * jnp.tanh(new)
     return cell, jax.nn.sigmoid(out) * jnp.tanh(cell)
+
+
+@op(
+    "cudnn_lstm",
+    inputs="Input InitH InitC W Mask?",
+    outputs="Out last_h last_c",
+    differentiable="Input InitH InitC W",
+)
+def cudnn_lstm(
+    x,
+    h0,
+    c0,
+    weight,
+    mask=None,
+    *,
+    input_size=None,
+    hidden_size=100,
+    num_layers=1,
+    is_bidirec=False,
+    dropout_prob=0.0,
+    is_test=False,
+    seed=0,
+):
+    """Layers of lstms over [steps, batch, columns], with dropout between them; W is cuDNN's flat array.
+
+    W holds, for each layer and direction, the input matrices of input gate, forget gate, candidate and output gate,
+    each [size, columns], and the recurrent ones, each [size, size]; after all of these, for each layer and direction,
+    the biases in the same order, those of the inputs first. Real Fluid runs this op on GPUs only. Mask is ours: a
+    number that is new in every step and decides where dropout puts zeros; without it ``seed`` decides.
+    """
+    directions = 2 if is_bidirec else 1
+    matrices, biases = _cudnn_parameters(weight, x.shape[2], hidden_size, num_layers, directions)
+    out, last_h, last_c = x, [], []
+    for layer in range(num_layers):
+        if layer and dropout_prob and not is_test:
+            out = _dropped(out, dropout_prob, mask, seed, layer)
+        halves = []
+        for direction in range(directions):
+            number = layer * directions + direction
+            hidden, cell = _dense_lstm(
+                out, h0[number], c0[number], *matrices[number], biases[number], is_reverse=bool(direction)
+            )
+            last = 0 if direction else -1
+            halves.append(hidden)
+            last_h.append(hidden[last])
+            last_c.append(cell[last])
+        out = jnp.concatenate(halves, axis=2)
+    return out, jnp.stack(last_h), jnp.stack(last_c)
+
+
+def _dense_lstm(x, h0, c0, of_input, of_state, bias, *, is_reverse):
+    steps, count, columns = x.shape
+    rows = x.reshape(steps * count, columns) @ of_input + bias
+    cell = partial(_lstm_step, gate=jax.nn.sigmoid, act=jnp.tanh, candidate=jnp.tanh)
+    order = BatchOrder.dense(steps, count, is_reverse)
+    hidden, cells = recur(cell, order, (rows,), (of_state,), (), (h0, c0))
+    return hidden.reshape(steps, count, -1), cells.reshape(steps, count, -1)
+
+
+def _cudnn_parameters(weight, columns, size, num_layers, directions):
+    """For each layer and direction the input and the recurrent matrix, and the bias, in the order of our rows."""
+    at, matrices, biases = 0, [], []
+
+    def take(*shape):
+        nonlocal at
+        at += 4 * math.prod(shape)
+        in_gate, forget, new, out = weight[at - 4 * math.prod(shape) : at].reshape(4, *shape)
+        return jnp.concatenate([new, in_gate, forget, out]).T
+
+    for layer in range(num_layers):
+        width = columns if layer == 0 else size * directions
+        matrices += [(take(size, width), take(size, size)) for _ in range(directions)]
+    biases = [take(size) + take(size) for _ in range(num_layers * directions)]
+    return matrices, biases
+
+
+def _dropped(rows, probability, mask, seed, layer):
+    number = jnp.asarray(seed if mask is None else lax.bitcast_convert_type(mask.reshape(()), jnp.int32))
+    key = jax.random.fold_in(jax.random.key(number), layer)
+    kept = jax.random.bernoulli(key, 1 - probability, rows.shape)
+    return jnp.where(kept, rows / (1 - probability), 0)

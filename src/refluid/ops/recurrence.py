@@ -5,9 +5,9 @@ still running at a step are the first ones, and the rows of a step lie together.
 loop is therefore cut into a few stages of decreasing width, each running for as many steps as the lengths of the batch
 ask for. A stage that is wider than what still runs computes rows that nobody reads.
 
-A cell is written once, as ``step(dot, shared, state) -> state``, with every matrix product done by ``dot(i, rows)``, which
-gives ``inputs[i] + rows @ weights[i]``. The backward loop differentiates that function, but takes the products as they
-were saved, and leaves the gradients of inputs and weights to one gather and one large product after the loop.
+A cell is written once, as ``step(dot, shared, state) -> state``, with every matrix product done by ``dot(i, rows)``,
+which gives ``inputs[i] + rows @ weights[i]``. The backward loop differentiates that function, but takes the products as
+they were saved, and leaves the gradients of inputs and weights to one gather and one large product after the loop.
 """
 
 from __future__ import annotations
@@ -107,6 +107,25 @@ class BatchOrder:
             lanes=lanes,
             ranks=ranks,
             widths=widths,
+        )
+
+    @classmethod
+    def dense(cls, steps: int, count: int, is_reverse: bool = False) -> BatchOrder:
+        """The order of rows that lie step by step, ``count`` sequences of the same length each."""
+        places = jnp.arange(steps * count, dtype=jnp.int32)
+        backwards = places.reshape(steps, count)[::-1].reshape(-1)
+        ahead = backwards if is_reverse else places
+        lanes = jnp.arange(count, dtype=jnp.int32)
+        return cls(
+            starts=jnp.arange(steps + 1, dtype=jnp.int32) * count,
+            ends=jnp.full((1,), steps, jnp.int32),
+            packed=jnp.concatenate([ahead, lanes]),
+            batch=ahead,
+            reverse=places if is_reverse else backwards,
+            real=jnp.ones(places.shape, bool),
+            lanes=lanes,
+            ranks=lanes,
+            widths=(count,),
         )
 
 

@@ -19,7 +19,7 @@ for kind in ("less_than", "less_equal", "greater_than", "greater_equal", "equal"
 CASES += [
     Case("less_than", {"X": f32(2, 3), "Y": f32(2)}, attrs={"axis": 0}, name="axis"),
     Case("less_than", {"X": f32(2, 3), "Y": f32(1)}, attrs={"force_cpu": True}, name="force_cpu"),
-    Case("equal", {"X": Lod(f32(5, 2), [[2, 3]]), "Y": f32(5, 2)}, name="sequence"),
+    Case("equal", {"X": Lod(f32(5, 2), [[2, 3]]), "Y": Lod(f32(5, 2), [[2, 3]])}, name="sequence"),
     Case("logical_not", {"X": bools(2, 3)}),
     Case("logical_not", {"X": Lod(bools(5, 2), [[2, 3]])}, name="sequence"),
 ]

@@ -236,7 +236,7 @@ def lstm(
     default_initializer: Any = None,
     seed: int = -1,
 ) -> tuple[Variable, Variable, Variable]:
-    """A stack of LSTMs over dense sequences [steps, batch, columns]; gives every output, the last states, the last cells.
+    """A stack of LSTMs over dense sequences [steps, batch, columns]; gives outputs, last states and last cells.
 
     Args:
       init_h, init_c: [layers * directions, batch, hidden_size].
