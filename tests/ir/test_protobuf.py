@@ -101,7 +101,7 @@ def test_a_dangling_block_reference_is_refused():
 
 def test_texts_in_other_encodings_are_read_but_names_must_be_text():
     data = program_to_bytes(Program())
-    other = "源".encode("gbk")
+    other = "数".encode("gbk")
     message = pb.ProgramDesc()
     message.ParseFromString(data)
     op = message.blocks[0].ops.add(type="scale")

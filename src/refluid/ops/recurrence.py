@@ -247,10 +247,9 @@ def _backward(step, residuals, gradients):
         _, d_state, d_products, factors, d_shared = lax.while_loop(
             lambda carry, first=first: carry[0] >= first, body, (last, d_state, d_products, factors, d_shared)
         )
-    written = (jnp.arange(room) < order.starts[-1])[:, None]
+    # Rows that are nobody's have gradients of zero, so the products need no mask.
     d_weights = tuple(
-        lax.dot_general(rows, jnp.where(written, d, 0), (((0,), (0,)), ((), ())))
-        for rows, d in zip(factors, d_products, strict=True)
+        lax.dot_general(rows, d, (((0,), (0,)), ((), ()))) for rows, d in zip(factors, d_products, strict=True)
     )
     d_inputs = tuple(
         jnp.where(order.real[:, None], _take(d, order.reverse), 0) if has else None
