@@ -21,6 +21,7 @@ from refluid.ir.block import Block
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.vartype import VarType
 from refluid.lowering.buckets import Buckets
+from refluid.lowering.plan import talks
 from refluid.lowering.ragged import PaddingError
 from refluid.lowering.step import Step
 from refluid.ops.values import to_dense
@@ -114,7 +115,9 @@ class Executor:
                 return [read(name, value) for name, value in zip(fetches, results, strict=True)]
 
     def close(self) -> None:
-        """Releases compiled steps; the executor cannot run any more."""
+        """Releases compiled steps and tells other processes that this one is done; the executor cannot run any more."""
+        for step in self._steps.values():
+            step.close()
         self._steps.clear()
         self._hot.clear()
         self._closed = True
@@ -167,7 +170,10 @@ def _check_reads(block: Block, step: Step, scope: Scope) -> None:
         variable = block.find_var_recursive(name)
         if variable is not None and variable.type in (VarType.LOD_TENSOR_ARRAY, VarType.RAW):
             continue  # an array of tensors begins empty, and what is RAW belongs to a kernel of real Fluid
-        reader = next((op for op in block.ops if name in op.input_arg_names), None)
+        readers = [op for op in block.ops if name in op.input_arg_names]
+        if readers and all(talks(op) for op in readers):
+            continue  # the exchange knows what it needs
+        reader = readers[0] if readers else None
         by = "the fetch list" if reader is None else f"{reader.type} ({reader.written_at})"
         if variable is not None and variable.is_data:
             raise FeedError(name, f"it must be fed: {by} reads it", f"add '{name}' to the feed")

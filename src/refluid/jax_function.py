@@ -12,7 +12,7 @@ from refluid.errors import FeedError, UninitializedError
 from refluid.ir.program import Program
 from refluid.ir.variable import name_of
 from refluid.lowering.interpreter import Context, run
-from refluid.lowering.plan import make_plan
+from refluid.lowering.plan import Where, make_plan
 from refluid.scope import Scope, global_scope
 from refluid.tensors import to_device
 
@@ -43,7 +43,7 @@ def to_jax(
     fetch_names = [name_of(v) for v in fetches]
     plan = make_plan(program.global_block(), fetch_names, feed_names)
     for piece in plan.pieces:
-        if piece.on_host:
+        if piece.where is not Where.COMPILED:
             host = piece.schedule.ops[0]
             raise ValueError(f"{host.type} runs on the host, so the program is no pure function ({host.written_at})")
     schedule = plan.pieces[0].schedule if plan.pieces else None

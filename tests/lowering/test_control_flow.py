@@ -9,13 +9,13 @@ import paddle.fluid as fluid
 from paddle.fluid import layers
 from refluid.ir import Program
 from refluid.ir.protobuf import program_to_bytes
-from refluid.lowering.plan import make_plan
+from refluid.lowering.plan import Where, make_plan
 
 
 def pieces(*fetches):
     """Whether each piece of the program runs on the host."""
     plan = make_plan(fluid.default_main_program().global_block(), [v.name for v in fetches])
-    return [piece.on_host for piece in plan.pieces]
+    return [piece.where is Where.HOST for piece in plan.pieces]
 
 
 def run(feed, fetch, program=None):

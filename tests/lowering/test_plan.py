@@ -6,7 +6,7 @@ import numpy as np
 
 import paddle.fluid as fluid
 from refluid.lowering.interpreter import pair_gradients
-from refluid.lowering.plan import make_plan, reads_and_writes
+from refluid.lowering.plan import Where, make_plan, reads_and_writes
 
 
 def block():
@@ -25,7 +25,7 @@ def test_a_training_program_is_one_compiled_piece():
     fluid.optimizer.SGD(0.1).minimize(loss)
     plan = make_plan(block(), [loss.name])
     (piece,) = plan.pieces
-    assert not piece.on_host
+    assert piece.where is Where.COMPILED
     assert sorted(plan.persists) == ["fc_0.b_0", "fc_0.w_0"]
     assert set(plan.reads) == {"x", "fc_0.b_0", "fc_0.w_0", "learning_rate_0"}
 
@@ -69,7 +69,7 @@ def test_constants_and_shapes_are_folded_into_reshapes():
     )
     out = fluid.layers.reshape(x, [-1, 2, 3], actual_shape=target)
     plan = make_plan(block(), [out.name])
-    assert [piece.on_host for piece in plan.pieces] == [False]
+    assert [piece.where for piece in plan.pieces] == [Where.COMPILED]
     (value,) = run({"x": np.arange(12, dtype="float32").reshape(2, 6)}, [out])
     assert value.shape == (2, 2, 3)
 
@@ -79,7 +79,7 @@ def test_shapes_that_depend_on_values_run_between_compiled_pieces():
     positive = fluid.layers.where(fluid.layers.scale(x, 2.0) > fluid.layers.fill_constant([1], "float32", 0.0))
     doubled = positive + positive
     plan = make_plan(block(), [doubled.name])
-    assert [piece.on_host for piece in plan.pieces] == [False, True, False]
+    assert [piece.where for piece in plan.pieces] == [Where.COMPILED, Where.HOST, Where.COMPILED]
     (value,) = run({"x": np.array([[1, -1, 2, -2, 3]], "float32")}, [doubled])
     np.testing.assert_array_equal(value, [[0, 0], [0, 4], [0, 8]])
 
@@ -95,7 +95,8 @@ def test_a_host_op_between_forward_and_backward_keeps_the_gradients():
     fluid.layers.py_func(look, x=hidden, out=None)
     loss = fluid.layers.mean(fluid.layers.fc(hidden, 1))
     fluid.optimizer.SGD(0.5).minimize(loss)
-    assert [piece.on_host for piece in make_plan(block(), [loss.name]).pieces] == [False, True, False]
+    pieces = make_plan(block(), [loss.name]).pieces
+    assert [piece.where for piece in pieces] == [Where.COMPILED, Where.HOST, Where.COMPILED]
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())
     feed = {"x": np.ones((2, 3), "float32")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -11,15 +12,24 @@ from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import BOUNDARY, Operator
 from refluid.ir.prune import needed_operators
+from refluid.ir.roles import OP_ROLE, OpRole
 from refluid.lowering.interpreter import Schedule, pair_gradients
+
+
+class Where(Enum):
+    """How a piece runs."""
+
+    COMPILED = "compiled"  # as one jitted function
+    HOST = "host"  # one operator after the other
+    EXCHANGE = "exchange"  # as one call of the runtime, which talks to other processes
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive operators that run together: compiled, or one by one on the host."""
+    """Consecutive operators that run together."""
 
     schedule: Schedule
-    on_host: bool
+    where: Where
     reads: tuple[str, ...]  # names that must have a value before
     writes: tuple[str, ...]  # names somebody needs afterwards
 
@@ -49,19 +59,20 @@ def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None 
     folded = foldable_operators(ops)
     pairs = pair_gradients(ops)
     groups = _group(ops, folded, pairs)
-    hosted = {id(op) for group, on_host in groups if on_host for op in group}
+    hosted = {id(op) for group, where in groups if where is Where.HOST for op in group}
     host_pairs = {gradient: forward for gradient, forward in pairs.items() if {gradient, forward} <= hosted}
     persists = _persistable_writes(block, ops)
     needed = set(fetches) | set(persists)
     pieces: list[Piece] = []
     for position in reversed(range(len(groups))):
-        group, on_host = groups[position]
-        if position:
+        group, where = groups[position]
+        if position and where is not Where.EXCHANGE:
             earlier = [op for before, _ in groups[:position] for op in before]
             group = [*_folded_before(group, earlier, folded), *group]
         reads, written = reads_and_writes(group)
-        schedule = Schedule(tuple(group), host_pairs, folded) if on_host else Schedule.of(group, folded)
-        pieces.append(Piece(schedule, on_host, tuple(reads), tuple(n for n in written if n in needed)))
+        compiled = where is Where.COMPILED
+        schedule = Schedule.of(group, folded) if compiled else Schedule(tuple(group), host_pairs, folded)
+        pieces.append(Piece(schedule, where, tuple(reads), tuple(n for n in written if n in needed)))
         needed |= set(reads)
     reads, written = reads_and_writes(ops)
     reads = [*reads, *(name for name in dict.fromkeys(fetches) if name not in written and name not in reads)]
@@ -114,14 +125,17 @@ def _writers_behind(wanted: set[str], ops: Sequence[Operator]) -> list[Operator]
         wanted = wanted | reads
 
 
-def _group(ops: Sequence[Operator], folded: frozenset[int], pairs: dict[int, int]) -> list[tuple[list[Operator], bool]]:
+def _group(
+    ops: Sequence[Operator], folded: frozenset[int], pairs: dict[int, int]
+) -> list[tuple[list[Operator], Where]]:
     """Runs of operators that go together."""
     on_host = _host_operators(ops, folded)
     while True:
-        groups: list[tuple[list[Operator], bool]] = []
+        groups: list[tuple[list[Operator], Where]] = []
         for op in ops:
-            if not groups or groups[-1][1] != (id(op) in on_host):
-                groups.append(([], id(op) in on_host))
+            where = Where.EXCHANGE if talks(op) else Where.HOST if id(op) in on_host else Where.COMPILED
+            if not groups or groups[-1][1] is not where:
+                groups.append(([], where))
             groups[-1][0].append(op)
         torn = _torn_pairs(groups, pairs) - on_host
         if not torn:
@@ -143,7 +157,12 @@ def _host_operators(ops: Sequence[Operator], folded: frozenset[int]) -> set[int]
     return on_host
 
 
-def _torn_pairs(groups: Sequence[tuple[list[Operator], bool]], pairs: dict[int, int]) -> set[int]:
+def talks(op: Operator) -> bool:
+    """Whether an operator is part of an exchange with other processes: its role says so."""
+    return bool(op.attrs.get(OP_ROLE, 0) & (OpRole.RPC | OpRole.Dist))
+
+
+def _torn_pairs(groups: Sequence[tuple[list[Operator], Where]], pairs: dict[int, int]) -> set[int]:
     """Control flow that overwrites what it reads, and its gradient, in different pieces.
 
     The gradient cannot be computed from inputs that are gone. Pullbacks live through a step on the host only.

@@ -17,9 +17,10 @@ import numpy as np
 from refluid import profiling
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
+from refluid.lowering.exchange import Exchange, bind_exchange
 from refluid.lowering.interpreter import Context, Schedule, run
 from refluid.lowering.layout import channels_last
-from refluid.lowering.plan import Piece, make_plan
+from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.range_checks import RangeChecks
 from refluid.lowering.value_files import read_values, write_values
 from refluid.ops.values import SelectedRows
@@ -117,18 +118,27 @@ class Step:
         feeds = frozenset(feed_names)
         self.persists = frozenset(plan.persists)
         self.reads = tuple(name for name in plan.reads if name not in feeds)
-        self.pieces = [
-            piece
-            if piece.on_host
-            else CompiledPiece(piece, self.persists, feeds, bool(self.seed), place.device().platform, eager, padded)
-            for piece in plan.pieces
-        ]
+        self.pieces = [self._bind_piece(piece, feeds, eager) for piece in plan.pieces]
         self.holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}
-        self._is_random = any(isinstance(p, Piece) or p.is_random for p in self.pieces)
+        self._is_random = any(isinstance(p, Piece) or p.is_random for p in self.pieces if not isinstance(p, Exchange))
         self._run = self._run_pieces
         if len(self.pieces) == 1 and isinstance(self.pieces[0], CompiledPiece) and not eager:
             self._bind(self.pieces[0])
             self._run = self._run_single
+
+    def _bind_piece(self, piece: Piece, feeds: frozenset[str], eager: bool) -> Piece | CompiledPiece | Exchange:
+        if piece.where is Where.HOST:
+            return piece
+        if piece.where is Where.EXCHANGE:
+            return bind_exchange(piece, self.scope, self.place)
+        platform = self.place.device().platform
+        return CompiledPiece(piece, self.persists, feeds, bool(self.seed), platform, eager, self._padded)
+
+    def close(self) -> None:
+        """Ends the conversations with other processes that this step held."""
+        for piece in self.pieces:
+            if isinstance(piece, Exchange):
+                piece.close()
 
     def _bind(self, piece: CompiledPiece) -> None:
         """Looks up once what every call of a single compiled piece needs."""
@@ -171,6 +181,8 @@ class Step:
         for piece in self.pieces:
             if isinstance(piece, CompiledPiece):
                 self._run_compiled(piece, env, words)
+            elif isinstance(piece, Exchange):
+                self._run_exchange(piece, env)
             else:
                 self._run_on_host(piece, env, words, pullbacks)
         jax.block_until_ready([env.get(name) for name in self.persists])
@@ -191,6 +203,13 @@ class Step:
                     self.holders[name].value = value
         if flags is not None:
             piece.checks.check_flags(flags)
+
+    def _run_exchange(self, exchange: Exchange, env: dict[str, Any]) -> None:
+        with profiling.record("exchange"):
+            written = exchange(env)
+        env.update(written)
+        for name in written.keys() & self.persists:
+            self.holders[name].value = written[name]
 
     def _run_on_host(self, piece: Piece, env: dict[str, Any], words: Any, pullbacks: dict[int, Any]) -> None:
         context = Context(
