@@ -6,7 +6,7 @@ import pytest
 import paddle.fluid as fluid
 import refluid
 from refluid.cli import main
-from refluid.samples import make_samples
+from refluid.inference.samples import make_samples
 from saved_models import MODELS, feed_of, save
 
 

@@ -16,10 +16,11 @@ FOLDERS = {
 }
 
 # Small modules that use nothing of ours, and that everyone may use.
-OPEN = {"errors", "faults", "file_writing", "flags", "profiling"}
+OPEN = {"errors", "faults", "files.writing", "flags", "profiling"}
 # Where values live: named arrays, devices, files.
-STATE = {"refluid.places", "refluid.scope", "refluid.tensor_files", "refluid.tensors"}
-COMPILER = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
+STATE = {"refluid.places", "refluid.scope", "refluid.files.tensors", "refluid.tensors"}
+CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
+COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers"}
 
 MAY_USE = {
     "open": set(),
@@ -27,7 +28,10 @@ MAY_USE = {
     "refluid.ir": {"refluid.ops"},
     "state": {"refluid.ops", "refluid.ir"},
     "refluid.lowering": {"refluid.ops", "refluid.ir", "state"},
-    "refluid": COMPILER,  # the modules directly in refluid: the executor and what surrounds it
+    "refluid.files": {"refluid.ops", "refluid.ir", "state"},
+    "refluid.readers": {"state"},
+    "refluid.inference": {*CORE, "refluid.files"},
+    "refluid": {*CORE, "refluid.inference"},  # the modules directly in refluid: the executor and what surrounds it
     "refluid.transpiler": {"refluid.ir"},
     "refluid.runtime": COMPILER,
     "paddle": {*COMPILER, "refluid.transpiler", "refluid.runtime"},

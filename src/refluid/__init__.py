@@ -11,7 +11,11 @@ __version__ = "0.1.0"
 __all__ = ["export", "load", "to_jax"]
 
 # Imported when asked for: JAX takes its time, and a program may only want the version.
-_HOMES = {"export": "refluid.stablehlo", "load": "refluid.predictor", "to_jax": "refluid.jax_function"}
+_HOMES = {
+    "export": "refluid.inference.stablehlo",
+    "load": "refluid.inference.predictor",
+    "to_jax": "refluid.jax_function",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from refluid import consistency, inspection, stablehlo
+from refluid.inference import consistency, inspection, stablehlo
+from refluid.inference.models import FORMS, MODEL, InferenceModel, open_model, save_model
+from refluid.inference.samples import make_samples
 from refluid.ir import Program
-from refluid.models import FORMS, MODEL, InferenceModel, open_model, save_model
-from refluid.samples import make_samples
 
 _ERRORS = (OSError, ValueError, TypeError, ImportError, NotImplementedError, RuntimeError)
 

@@ -42,7 +42,7 @@ def test_every_run_serves_the_same_data():
 
 
 def test_zero_turns_the_switch_off(monkeypatch):
-    from refluid import synthetic
+    from refluid.readers import synthetic
 
     for value in ("0", ""):
         monkeypatch.setenv("REFLUID_SYNTHETIC_DATA", value)

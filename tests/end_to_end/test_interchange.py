@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+from refluid.files.tensors import read_lod_tensor, read_selected_rows, write_holder
 from refluid.ir import Program, VarType
 from refluid.ir.protobuf import pb
-from refluid.tensor_files import read_lod_tensor, read_selected_rows, write_holder
 
 HERE = Path(__file__).parent
 FIXTURES = HERE / "fixtures"

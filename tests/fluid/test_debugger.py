@@ -4,7 +4,7 @@ import pytest
 
 import paddle.fluid as fluid
 from paddle.fluid import contrib, debugger, net_drawer
-from refluid import drawing
+from refluid.ir import drawing
 
 
 @pytest.fixture(autouse=True)

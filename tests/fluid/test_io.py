@@ -8,7 +8,7 @@ import pytest
 
 import paddle.fluid as fluid
 from refluid.errors import UninitializedError
-from refluid.pickles import PickleError
+from refluid.files.pickles import PickleError
 
 FEED = {"x": np.linspace(0, 1, 8, dtype="float32").reshape(2, 4), "y": np.ones((2, 1), "float32")}
 

@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import paddle.fluid as fluid
+from refluid.files.pickles import read_pickle, write_pickle
+from refluid.files.tensors import read_lod_tensor, read_selected_rows, write_lod_tensor, write_selected_rows
 from refluid.ir import Program
-from refluid.pickles import read_pickle, write_pickle
-from refluid.tensor_files import read_lod_tensor, read_selected_rows, write_lod_tensor, write_selected_rows
 
 EXAMPLES = int(os.environ.get("REFLUID_FUZZ_EXAMPLES", "400"))
 SECONDS = 30  # no example may take that long

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from refluid import synthetic
+from refluid.readers import synthetic
 
 __all__ = ["DATA_HOME", "cluster_files_reader", "download", "md5file", "split"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paddle.dataset import common
-from refluid import synthetic
+from refluid.readers import synthetic
 
 __all__ = ["test", "train"]
 

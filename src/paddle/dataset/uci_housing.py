@@ -3,7 +3,7 @@
 import numpy as np
 
 from paddle.dataset import common
-from refluid import synthetic
+from refluid.readers import synthetic
 
 __all__ = ["test", "train"]
 

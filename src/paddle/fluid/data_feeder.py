@@ -5,10 +5,10 @@ import os
 
 import numpy as np
 
-from refluid.batching import Slot
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
 from refluid.places import CUDAPlace, cuda_device_count
+from refluid.readers.batching import Slot
 
 __all__ = ["DataFeeder"]
 

@@ -1,6 +1,6 @@
 """Looking at programs: as pseudo-code, as graphs."""
 
-from refluid.drawing import Graph, draw_block
+from refluid.ir.drawing import Graph, draw_block
 from refluid.ir.text import operator_text, variable_text
 
 __all__ = ["draw_block_graphviz", "pprint_block_codes", "pprint_program_codes"]

@@ -11,10 +11,10 @@ import numpy as np
 
 from paddle.fluid.inference_config import AnalysisConfig, NativeConfig
 from refluid.errors import FeedError
-from refluid.inference_files import load_inference
-from refluid.models import InferenceModel, open_model
+from refluid.files.inference_models import load_inference
+from refluid.inference.models import InferenceModel, open_model
+from refluid.inference.predictor import Predictor
 from refluid.places import CPUPlace, CUDAPlace
-from refluid.predictor import Predictor
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor
 

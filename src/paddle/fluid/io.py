@@ -8,7 +8,7 @@ from typing import Any
 
 from paddle.batch import batch
 from paddle.reader import buffered, cache, chain, compose, firstn, map_readers, shuffle, xmap_readers
-from refluid import inference_files, model_files, state_files
+from refluid.files import inference_models, program_state, variables
 from refluid.ir import Parameter, Program, Variable, default_main_program
 from refluid.scope import global_scope
 
@@ -48,12 +48,12 @@ def is_parameter(var: Variable) -> bool:
 
 def is_persistable(var: Variable) -> bool:
     """Whether a variable belongs into a checkpoint."""
-    return model_files.is_persistable(var)
+    return variables.is_persistable(var)
 
 
 def get_program_parameter(program: Program) -> list[Variable]:
     """The parameters of a program."""
-    return state_files.parameters(program)
+    return program_state.parameters(program)
 
 
 def get_program_persistable_vars(program: Program) -> list[Variable]:
@@ -76,9 +76,9 @@ def save_vars(
     """
     chosen = _chosen(main_program, vars, predicate)
     if dirname is None and filename is None:
-        return model_files.variables_to_bytes(global_scope(), chosen)
+        return variables.variables_to_bytes(global_scope(), chosen)
     if chosen:
-        model_files.save_variables(global_scope(), chosen, dirname or "", filename)
+        variables.save_variables(global_scope(), chosen, dirname or "", filename)
     return None
 
 
@@ -106,11 +106,11 @@ def load_vars(
     """
     chosen = _chosen(main_program, vars, predicate)
     if isinstance(filename, bytes):
-        model_files.set_holders(global_scope(), model_files.read_variables_from_bytes(chosen, filename))
+        variables.set_holders(global_scope(), variables.read_variables_from_bytes(chosen, filename))
     elif dirname is None and filename is None:
         raise ValueError("load_vars needs dirname or filename")
     else:
-        model_files.load_variables(global_scope(), chosen, dirname or "", filename)
+        variables.load_variables(global_scope(), chosen, dirname or "", filename)
 
 
 def load_params(
@@ -155,12 +155,12 @@ def save_inference_model(
         raise ValueError("target_vars must be a list of variables, with at least one of them")
     program, scope = _program(main_program), global_scope()
     if not export_for_deployment:
-        model_filename = (model_filename or inference_files.MODEL) + ".main_program"
+        model_filename = (model_filename or inference_models.MODEL) + ".main_program"
         names = [target.name for target in targets]
     else:
-        program = inference_files.inference_program(program, feeds, targets)
-        names = inference_files.feeds_and_fetches(program)[1]
-    inference_files.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
+        program = inference_models.inference_program(program, feeds, targets)
+        names = inference_models.feeds_and_fetches(program)[1]
+    inference_models.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
     return names
 
 
@@ -175,7 +175,7 @@ def load_inference_model(
 
     With ``dirname`` None, ``model_filename`` and ``params_filename`` are the contents of the two files.
     """
-    program, feeds, fetches = inference_files.load_inference(global_scope(), dirname, model_filename, params_filename)
+    program, feeds, fetches = inference_models.load_inference(global_scope(), dirname, model_filename, params_filename)
     for op in program.global_block().ops:
         if pserver_endpoints and "epmap" in op.attrs:
             op.set_attr("epmap", list(pserver_endpoints))
@@ -184,7 +184,7 @@ def load_inference_model(
 
 def save(program: Program, model_path: str) -> None:
     """Saves parameters, optimizer state and program into ``model_path`` + .pdparams, .pdopt and .pdmodel."""
-    state_files.save_state(global_scope(), _program(program), model_path)
+    program_state.save_state(global_scope(), _program(program), model_path)
 
 
 def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
@@ -194,17 +194,17 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Sequ
       executor: not needed; values are made where there are none.
       var_list: the variables of a file that holds several of them.
     """
-    state_files.load_state(global_scope(), _program(program), model_path, var_list)
+    program_state.load_state(global_scope(), _program(program), model_path, var_list)
 
 
 def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, Any]:
     """The saved arrays by name. Nothing in the file is run, whoever made it."""
-    return state_files.read_state(model_path, var_list)
+    return program_state.read_state(model_path, var_list)
 
 
 def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
     """Gives the variables of a program values by name, after its startup program has run."""
-    unused = state_files.set_state(global_scope(), _program(program), state_dict)
+    unused = program_state.set_state(global_scope(), _program(program), state_dict)
     if unused:
         warnings.warn(f"the program has no variable for {', '.join(unused)}", UserWarning, stacklevel=2)
 
@@ -235,8 +235,8 @@ def _program(program: Any) -> Program:
     return inner
 
 
-def _chosen(program: Any, variables: Sequence[Any] | None, predicate: Callable[[Variable], bool] | None):
+def _chosen(program: Any, wanted: Sequence[Any] | None, predicate: Callable[[Variable], bool] | None):
     program = _program(program)
-    if variables is None:
+    if wanted is None:
         return [v for v in program.list_vars() if predicate is None or predicate(v)]
-    return [program.global_block().var(v) if isinstance(v, str) else v for v in variables]
+    return [program.global_block().var(v) if isinstance(v, str) else v for v in wanted]

@@ -2,7 +2,7 @@
 
 import itertools
 
-from refluid.drawing import Graph, draw_block
+from refluid.ir.drawing import Graph, draw_block
 
 __all__ = ["draw_graph"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from paddle.fluid import io
 from paddle.fluid.compiler import CompiledProgram
 from paddle.fluid.data_feeder import DataFeeder
-from refluid import checkpoints
 from refluid.executor import Executor
+from refluid.files import checkpoints
 from refluid.ir import Program, Variable, program_guard, unique_name
 from refluid.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
 from refluid.random_state import (

@@ -1,4 +1,4 @@
-"""Readers made of other readers. Threads are in refluid.background, processes in refluid.reader_processes."""
+"""Readers made of other readers. Threads are in refluid.readers.threads, processes in refluid.readers.processes."""
 
 import codecs
 import itertools
@@ -7,7 +7,7 @@ import subprocess
 import zlib
 from typing import Any
 
-from refluid import background, reader_processes
+from refluid.readers import processes, threads
 
 __all__ = [
     "ComposeNotAligned",
@@ -103,7 +103,7 @@ def buffered(reader, size):
     """Reads up to ``size`` samples ahead in a thread."""
 
     def data_reader():
-        return background.read_ahead(reader, size)
+        return threads.read_ahead(reader, size)
 
     return data_reader
 
@@ -123,7 +123,7 @@ def xmap_readers(mapper, reader, process_num, buffer_size, order=False):
         raise ValueError(f"xmap_readers needs at least one thread, not {process_num}")
 
     def xreader():
-        return background.map_in_threads(mapper, reader, process_num, buffer_size, ordered=order)
+        return threads.map_in_threads(mapper, reader, process_num, buffer_size, ordered=order)
 
     return xreader
 
@@ -138,7 +138,7 @@ def multiprocess_reader(readers, use_pipe=True, queue_size=1000):
         raise ValueError(f"multiprocess_reader needs a list of at least one reader, not {readers!r}")
 
     def mixed():
-        return reader_processes.mix(readers, None if use_pipe else queue_size)
+        return processes.mix(readers, None if use_pipe else queue_size)
 
     return mixed
 

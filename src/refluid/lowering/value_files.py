@@ -9,13 +9,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from refluid.file_writing import atomic_write
+from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
+from refluid.files.writing import atomic_write
 from refluid.ir.operator import Operator
 from refluid.ir.vartype import VarType
 from refluid.lowering.buckets import to_tensor
 from refluid.ops.values import Ragged, SelectedRows
 from refluid.scope import Scope
-from refluid.tensor_files import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
 from refluid.tensors import LoDTensor, SelectedRowsTensor
 
 

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from refluid.tensor_files import (
+from refluid.files.tensors import (
     TensorFileError,
     read_lod_tensor,
     read_selected_rows,

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from refluid import stablehlo
 from refluid.executor import Executor
+from refluid.files.variables import is_persistable, load_variables
+from refluid.inference import stablehlo
+from refluid.inference.models import InferenceModel
+from refluid.inference.predictor import Predictor
+from refluid.inference.samples import make_samples
 from refluid.ir import Program
 from refluid.lowering.plan import reads_and_writes
-from refluid.model_files import is_persistable, load_variables
-from refluid.models import InferenceModel
-from refluid.predictor import Predictor
-from refluid.samples import make_samples
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor
 

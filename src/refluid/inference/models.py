@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from refluid import safetensors_files
 from refluid.errors import FeedError
-from refluid.file_writing import write_together
+from refluid.files import safetensors
+from refluid.files.variables import feeds_and_fetches, is_persistable, load_variables, save_variables
+from refluid.files.writing import write_together
 from refluid.ir import Program, Variable
-from refluid.model_files import feeds_and_fetches, is_persistable, load_variables, save_variables
 from refluid.scope import Scope
 
 MODEL = "__model__"
@@ -64,7 +64,7 @@ def open_model(
     if params_filename is None:
         params_filename = _find_parameters(folder, file.name, variables)
     if params_filename is not None and params_filename.endswith(".safetensors"):
-        safetensors_files.load_variables(scope, variables, folder / params_filename)
+        safetensors.load_variables(scope, variables, folder / params_filename)
     elif variables:
         load_variables(scope, variables, str(folder), params_filename)
     return model
@@ -77,7 +77,7 @@ def save_model(model: InferenceModel, folder: str | Path, form: str) -> None:
     program = {MODEL: model.program.desc.serialize_to_string()}
     if form == "safetensors":
         holders = {v.name: model.scope.var(v.name).holder for v in model.parameters()}
-        files = {**program, SAFETENSORS: safetensors_files.to_bytes(holders)}
+        files = {**program, SAFETENSORS: safetensors.to_bytes(holders)}
         write_together(folder, {name: partial(_write, content) for name, content in files.items()})
     else:
         filename = COMBINED if form == "combined" else None

@@ -1,7 +1,7 @@
 """Saving and loading the variables of a program, one file each or all in one, in Fluid's files.
 
-Files are written so that a crash never leaves half of one; see `refluid.file_writing.write_together` for what holds for
-a folder. Loading is all or nothing: a file that is missing, damaged or of another model leaves the scope as it was.
+Files are written so that a crash never leaves half of one; see `refluid.files.writing.write_together` for what holds
+for a folder. Loading is all or nothing: a file that is missing, damaged or of another model leaves the scope as it was.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from refluid.errors import UninitializedError
-from refluid.file_writing import path_inside, write_together
+from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
+from refluid.files.writing import path_inside, write_together
 from refluid.ir import Program, Variable, VarType
 from refluid.ir.vartype import as_numpy
 from refluid.scope import Scope
-from refluid.tensor_files import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
 from refluid.tensors import LoDTensor, SelectedRowsTensor, own
 
 _NOT_SAVED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER, VarType.RAW, VarType.STEP_SCOPES)

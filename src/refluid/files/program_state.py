@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from refluid.errors import UninitializedError
-from refluid.file_writing import PARTIAL, write_together
+from refluid.files.pickles import PickleError, read_pickle, write_pickle
+from refluid.files.tensors import read_lod_tensor
+from refluid.files.variables import check_fits, is_persistable, load_variables, read_variables, set_arrays
+from refluid.files.writing import PARTIAL, write_together
 from refluid.ir import Parameter, Program, Variable
-from refluid.model_files import check_fits, is_persistable, load_variables, read_variables, set_arrays
-from refluid.pickles import PickleError, read_pickle, write_pickle
 from refluid.scope import Scope
-from refluid.tensor_files import read_lod_tensor
 
 _SUFFIXES = (".pdparams", ".pdopt", ".pdmodel")
 

@@ -9,7 +9,7 @@ import pytest
 import refluid
 from refluid import compilation
 from refluid.errors import FeedError
-from refluid.models import FORMS, open_model, save_model
+from refluid.inference.models import FORMS, open_model, save_model
 from saved_models import MODELS, feed_of, save
 
 PLAIN = [name for name in MODELS if name != "text"]

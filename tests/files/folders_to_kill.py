@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from refluid.file_writing import PARTIAL, write_together
+from refluid.files.writing import PARTIAL, write_together
 
 NAMES = ["a", "b", "c"]
 

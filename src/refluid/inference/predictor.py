@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from refluid import stablehlo
 from refluid.executor import Executor
-from refluid.models import InferenceModel, arguments_by_name, open_model
+from refluid.inference import stablehlo
+from refluid.inference.models import InferenceModel, arguments_by_name, open_model
 from refluid.places import Place
 from refluid.tensors import LoDTensor
 

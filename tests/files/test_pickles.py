@@ -8,7 +8,7 @@ import pickletools
 import numpy as np
 import pytest
 
-from refluid.pickles import PickleError, read_pickle, write_pickle
+from refluid.files.pickles import PickleError, read_pickle, write_pickle
 
 ARRAYS = {
     "float32": np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3),

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from refluid.files.variables import check_fits, set_arrays
 from refluid.ir import Variable
-from refluid.model_files import check_fits, set_arrays
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor
 

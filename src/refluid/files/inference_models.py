@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from refluid.file_writing import write_together
-from refluid.ir import Operator, Program, Variable, VarType, name_of, unique_name
-from refluid.model_files import (
+from refluid.files.variables import (
     feeds_and_fetches,
     is_persistable,
     read_variables,
@@ -17,6 +15,8 @@ from refluid.model_files import (
     save_variables,
     set_holders,
 )
+from refluid.files.writing import write_together
+from refluid.ir import Operator, Program, Variable, VarType, name_of, unique_name
 from refluid.scope import Scope
 
 MODEL = "__model__"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from refluid.checkpoints import load_checkpoint, newest_checkpoint, save_checkpoint
+from refluid.files.checkpoints import load_checkpoint, newest_checkpoint, save_checkpoint
 from refluid.ir import Program
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from refluid.drawing import Graph, draw_block
+from refluid.files.variables import feeds_and_fetches, is_persistable
 from refluid.ir import Program, Variable, as_numpy
-from refluid.model_files import feeds_and_fetches, is_persistable
+from refluid.ir.drawing import Graph, draw_block
 
 
 def describe(program: Program) -> str:

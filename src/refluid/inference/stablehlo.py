@@ -18,10 +18,10 @@ import jax
 import numpy as np
 
 from refluid.errors import FeedError
-from refluid.file_writing import write_together
+from refluid.files.writing import write_together
+from refluid.inference.models import InferenceModel, arguments_by_name, open_model
 from refluid.ir import as_numpy
 from refluid.jax_function import to_jax
-from refluid.models import InferenceModel, arguments_by_name, open_model
 
 EXPORTED = "model.jax_export"
 TEXT = "model.mlir"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refluid import file_writing
-from refluid.file_writing import atomic_write, path_inside, write_together
+from refluid.files import writing
+from refluid.files.writing import atomic_write, path_inside, write_together
 
 
 def names_in(folder):
@@ -115,12 +115,12 @@ def test_folders_that_cannot_be_exchanged_are_written_file_by_file(tmp_path, mon
     elif how == "working folder":
         monkeypatch.chdir(folder)
     else:
-        monkeypatch.setattr(file_writing, "_renameat2", lambda: None)
+        monkeypatch.setattr(writing, "_renameat2", lambda: None)
     before = folder.stat().st_ino
     write_together("." if how == "working folder" else folder, writers(a=b"2", b=b"2"))
     assert folder.stat().st_ino == before
     assert (folder / "a").read_bytes() == (folder / "b").read_bytes() == b"2"
-    assert not [name for name in names_in(folder) if name.endswith(file_writing.PARTIAL)]
+    assert not [name for name in names_in(folder) if name.endswith(writing.PARTIAL)]
 
 
 def test_names_may_hold_folders(tmp_path):

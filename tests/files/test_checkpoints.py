@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from refluid import checkpoints
 from refluid.errors import CheckpointWarning
+from refluid.files import checkpoints
 from refluid.ir import Program
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from refluid.pickled_values import CALLABLES, PickleError, Unfinished, checked_key, finished
+from refluid.files.pickled_values import CALLABLES, PickleError, Unfinished, checked_key, finished
 
 __all__ = ["PickleError", "read_pickle", "write_pickle"]
 

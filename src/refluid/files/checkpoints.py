@@ -21,10 +21,10 @@ from typing import Any, BinaryIO
 
 from refluid.errors import CheckpointWarning
 from refluid.faults import fault_point
+from refluid.files.tensors import write_holder
+from refluid.files.variables import is_persistable, load_variables
 from refluid.ir import Program, Variable
-from refluid.model_files import is_persistable, load_variables
 from refluid.scope import Scope
-from refluid.tensor_files import write_holder
 
 VARIABLES = "__persistables__"
 PROGRESS = "progress.json"

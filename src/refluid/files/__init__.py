@@ -1,0 +1,1 @@
+"""Everything about files: atomic writes, Fluid's formats, pickles without code, checkpoints."""

@@ -1,0 +1,1 @@
+"""Saved models at work: opening, predicting, exporting, inspecting, comparing their forms."""
