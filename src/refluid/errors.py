@@ -105,3 +105,42 @@ class RecompileWarning(UserWarning):
 
 class CheckpointWarning(UserWarning):
     """A checkpoint is damaged, and an older one is used in its place."""
+
+
+class ServerBusyError(OSError):
+    """A parameter server cannot listen at its endpoint."""
+
+    def __init__(self, endpoint: str):
+        self.endpoint = endpoint
+        super().__init__(
+            f"server {endpoint} cannot listen there: the port is in use, or the address is not this machine's; "
+            "is another server of the job, or an earlier job, still running?"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.endpoint,)
+
+
+class ServerError(RuntimeError):
+    """A parameter server refused or did not answer."""
+
+    def __init__(self, trainer: int, step: int, endpoint: str, problem: str):
+        self.trainer, self.step, self.endpoint, self.problem = trainer, step, endpoint, problem
+        super().__init__(f"trainer {trainer}, step {step}, server {endpoint}: {problem}")
+
+    def __reduce__(self):
+        return type(self), (self.trainer, self.step, self.endpoint, self.problem)
+
+
+class ServersMissingError(TimeoutError):
+    """Parameter servers did not come up in time."""
+
+    def __init__(self, trainer: int, missing: Sequence[str], seconds: float, reason: str):
+        self.trainer, self.missing, self.seconds, self.reason = trainer, list(missing), seconds, reason
+        super().__init__(
+            f"trainer {trainer}: no answer from {', '.join(self.missing)} in {seconds:.0f} s ({reason}); are these the "
+            "endpoints the servers listen at?"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.trainer, self.missing, self.seconds, self.reason)

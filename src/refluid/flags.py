@@ -39,6 +39,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_rpc_retry_times": 3,
     "FLAGS_selected_gpus": "",
     "FLAGS_sync_nccl_allreduce": True,
+    "FLAGS_worker_update_interval_secs": 900,  # runtime: a trainer that is silent longer is given up
     "FLAGS_use_mkldnn": False,
     "FLAGS_use_ngraph": False,
     "FLAGS_use_pinned_memory": True,

@@ -1,0 +1,140 @@
+"""Async training: a trainer that does not wait for servers.
+
+A step leaves its gradients and takes the newest parameters that have arrived; one thread sends, another receives. How
+far a trainer may run ahead of what its parameters show is bounded, see `Background.bound`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from refluid import flags
+from refluid.runtime.merging import Waiting
+from refluid.runtime.packing import join, messages, on_host, to_device
+from refluid.runtime.session import READ
+from refluid.runtime.traffic import Traffic
+from refluid.runtime.trainer_exchange import TrainerExchange
+from refluid.runtime.wire import Value
+
+
+class Background(TrainerExchange):
+    """Async mode: pushes and pulls happen behind the steps."""
+
+    def __init__(self, traffic: Traffic, place: Any):
+        super().__init__(traffic)
+        self._device = place.device()
+        self.agree()
+        self._most_merged = max(1, flags.read_flag("FLAGS_communicator_max_merge_var_num"))
+        most_waiting = max(1, flags.read_flag("FLAGS_communicator_send_queue_size"))
+        # A pull is due after so many steps were sent; sooner is not worth its bytes.
+        self._pull_after = max(1, flags.read_flag("FLAGS_communicator_min_send_grad_num_before_recv"))
+        self._receives_apart = flags.read_flag("FLAGS_communicator_independent_recv_thread")
+        self.bound = most_waiting + self._most_merged + self._pull_after
+        self.staleness = 0  # steps of this trainer that its parameters do not show, at the last step
+        self.worst_staleness = 0
+        self._waiting = Waiting(most_waiting, self._most_merged)
+        self._changed = threading.Condition()  # guards what follows
+        self._stepped = 0  # steps taken
+        self._sent = 0  # steps that servers have applied
+        self._shown = 0  # steps that the newest parameters show
+        self._newest: dict[str, Any] = {}
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self.session.on_leave(self.stop)
+        self.start()
+
+    # The training thread
+
+    def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
+        pushes = self.traffic.pushes
+        values = [on_host(env[variable.name]) for variable in pushes]
+        with self._changed:
+            self.session.step += 1
+            if not self._threads and self._failure is None:
+                raise RuntimeError("the communicator of this program was stopped; start it again before training on")
+            self._changed.wait_for(lambda: self._failure or not (self._waiting.full or self._too_far_ahead()))
+            if self._failure is not None:
+                raise self._failure
+            self._waiting.add(pushes, values)
+            self._stepped += 1
+            self.staleness = self._stepped - 1 - self._shown
+            self.worst_staleness = max(self.worst_staleness, self.staleness)
+            self._changed.notify_all()
+            newest, self._newest = self._newest, {}
+        return newest
+
+    def _too_far_ahead(self) -> bool:
+        return self._stepped - self._shown >= self.bound
+
+    # Sending and receiving
+
+    def start(self) -> None:
+        """Starts the threads; they run until `stop`."""
+        if self._threads:
+            return
+        self._stopping = False
+        works = [self._send, self._receive] if self._receives_apart else [self._send]
+        self._threads = [
+            threading.Thread(target=self._watched, args=(work,), name=work.__name__.strip("_"), daemon=True)
+            for work in works
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the threads run."""
+        return bool(self._threads)
+
+    def stop(self) -> None:
+        """Sends what is waiting, then ends the threads."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    def _watched(self, work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the next step is taken
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _send(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting.steps or self._stopping)
+                if not self._waiting.steps:
+                    return
+                batch = self._waiting.take()
+                pulls = not self._receives_apart and self._sent + batch.steps - self._shown >= self._pull_after
+                self._changed.notify_all()
+            wanted = self.traffic.pulls if pulls else ()
+            answers = self.session.push(messages(batch.merged(self.traffic.pushes), wanted), batch.steps)
+            with self._changed:
+                self._sent += batch.steps
+                if pulls:
+                    self._take(answers, self._sent)
+                self._changed.notify_all()
+
+    def _receive(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._sent - self._shown >= self._pull_after or self._stopping)
+                if self._stopping:
+                    return
+                sent = self._sent
+            answers = self.session.exchange(READ, messages((), self.traffic.pulls)) if self.traffic.pulls else {}
+            with self._changed:
+                self._take(answers, sent)
+                self._changed.notify_all()
+
+    def _take(self, answers: Mapping[str, Mapping[str, Value]], shown: int) -> None:
+        self._newest = {v.name: to_device(join(v, answers), self._device) for v in self.traffic.pulls}
+        self._shown = shown

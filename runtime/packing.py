@@ -1,0 +1,80 @@
+"""Between variables of a trainer and slices on servers: cutting what is sent, joining what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from refluid.ops.values import SelectedRows
+from refluid.runtime.session import Message
+from refluid.runtime.traffic import Sliced
+from refluid.runtime.wire import Rows, Value
+
+_ALIGNMENT = 64  # of arrays that JAX takes over without a copy
+
+
+def on_host(value: Any) -> Value:
+    """A value of a step as it travels; places of selected rows that hold no row are left out."""
+    if not isinstance(value, SelectedRows):
+        return np.asarray(value)
+    rows, values = np.asarray(value.rows), np.asarray(value.values)
+    real = rows < value.height
+    return Rows(rows, values) if real.all() else Rows(rows[real], values[real])
+
+
+def cut(variable: Sliced, value: Value, suffix: str = "") -> list[tuple[str, str, Value]]:
+    """The slices of a value: endpoint, name there, and the slice. Dense slices are views."""
+    found: list[tuple[str, str, Value]] = []
+    for part in variable.slices:
+        if len(variable.slices) == 1:
+            piece = value
+        elif isinstance(value, Rows):
+            inside = (value.rows >= part.begin) & (value.rows < part.end)
+            piece = Rows(value.rows[inside] - part.begin, value.values[inside])
+        else:
+            piece = value[part.begin : part.end]
+        found.append((part.endpoint, part.name + suffix, piece))
+    return found
+
+
+def messages(pushes: Sequence[tuple[Sliced, Value]], pulls: Sequence[Sliced], suffix: str = "") -> dict[str, Message]:
+    """One message per server that holds any of these variables."""
+    pushed: dict[str, dict[str, Value]] = {}
+    wanted: dict[str, list[str]] = {}
+    expected: dict[str, int] = {}
+    for variable, value in pushes:
+        for endpoint, name, piece in cut(variable, value, suffix):
+            pushed.setdefault(endpoint, {})[name] = piece
+    for variable in pulls:
+        width = int(np.prod(variable.shape[1:], dtype=np.int64)) * variable.dtype.itemsize
+        for part in variable.slices:
+            wanted.setdefault(part.endpoint, []).append(part.name)
+            expected[part.endpoint] = expected.get(part.endpoint, 0) + (part.end - part.begin) * width
+    return {
+        endpoint: Message(pushed.get(endpoint, {}), wanted.get(endpoint, ()), expected.get(endpoint, 0))
+        for endpoint in {**pushed, **wanted}
+    }
+
+
+def join(variable: Sliced, answers: Mapping[str, Mapping[str, Value]]) -> np.ndarray:
+    """A variable put together from the slices in the servers' answers; nobody else holds its memory."""
+    whole = aligned_empty(variable.shape, variable.dtype)
+    for part in variable.slices:
+        whole[part.begin : part.end] = answers[part.endpoint][part.name]
+    return whole
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array of any content whose memory JAX can take over."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def to_device(array: np.ndarray, device: Any) -> jax.Array:
+    """An array of ours as a JAX array; on a CPU it is taken over, not copied."""
+    return jax.device_put(array, device)

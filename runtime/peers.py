@@ -1,0 +1,83 @@
+"""Servers that add up what each of them knows a part of, before an update: the squares of a global norm."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refluid.runtime import wire
+from refluid.runtime.transport import Connection
+from refluid.runtime.wire import pb
+
+_PATIENCE = 120.0  # seconds; the other servers are in the same round already, or about to be
+
+
+class Peers:
+    """The servers of a job, seen from one of them. The first adds up, the others ask it."""
+
+    def __init__(self, endpoints: Sequence[str], endpoint: str):
+        self._endpoints = list(endpoints)
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+        self._changed = threading.Condition()
+        self._parts: dict[tuple[int, str], dict[int, list[np.ndarray]]] = {}
+        self._totals: dict[tuple[int, str], list[np.ndarray]] = {}
+
+    def sum(self, round: int, key: str, endpoints: Sequence[str], values: list[np.ndarray]) -> list[np.ndarray]:
+        """The sums of ``values`` over the servers ``endpoints``, this one among them; the same bits on all of them."""
+        if len(endpoints) == 1:
+            return values
+        server = endpoints.index(self._endpoint)
+        if server == 0:
+            return self._contribute(round, key, server, values, len(endpoints))
+        names = [str(i) for i in range(len(values))]
+        parts = [wire.describe(name, value) for name, value in zip(names, values, strict=True)]
+        header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key, parts=parts)
+        if self._connection is None:
+            self._connection = Connection(endpoints[0])
+        reply, payload = wire.decode(
+            pb.ExchangeReply, self._connection.call("Sum", wire.encode(header, values), _PATIENCE)
+        )
+        totals = wire.tensors(reply.tensors, payload)
+        return [_dense(totals[name]) for name in names]
+
+    def answer(self, message: bytes) -> list[Any]:
+        """Another server's part arrives, and it wants the total."""
+        request, payload = wire.decode(pb.SumRequest, message)
+        values = [_dense(value) for value in wire.tensors(request.parts, payload).values()]
+        totals = self._contribute(request.round, request.key, request.server, values, request.servers)
+        tensors = [wire.describe(str(i), value) for i, value in enumerate(totals)]
+        return wire.encode(pb.ExchangeReply(version=request.round, tensors=tensors), totals)
+
+    def _contribute(self, round: int, key: str, server: int, values: list[np.ndarray], servers: int):
+        place = round, key
+        with self._changed:
+            parts = self._parts.setdefault(place, {})
+            parts[server] = values
+            if len(parts) == servers:
+                self._totals[place] = [sum(column) for column in zip(*(parts[s] for s in sorted(parts)), strict=True)]
+                self._forget_before(round - 1, key)
+                self._changed.notify_all()
+            if not self._changed.wait_for(lambda: place in self._totals, _PATIENCE):
+                missing = sorted(set(range(servers)) - set(parts))
+                raise TimeoutError(f"round {round}: servers {missing} did not send their part of {key}")
+            return self._totals[place]
+
+    def _forget_before(self, round: int, key: str) -> None:
+        """The totals of the round before are kept: an answer may be on its way, or asked for again."""
+        for table in (self._parts, self._totals):
+            for place in [p for p in table if p[1] == key and p[0] < round]:
+                del table[place]
+
+    def close(self) -> None:
+        """Hangs up."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _dense(value: Any) -> np.ndarray:
+    assert isinstance(value, np.ndarray)
+    return value

@@ -1,0 +1,299 @@
+"""A trainer's side of the conversation: one session per process, with a connection to every server.
+
+A session knows who this trainer is and where it is in the job; what is sent and when is decided by the exchanges.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import random
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from refluid import flags
+from refluid.errors import ServerError, ServersMissingError
+from refluid.runtime import wire
+from refluid.runtime.modes import Mode
+from refluid.runtime.transport import Connection
+from refluid.runtime.wire import Value, pb
+
+log = logging.getLogger(__name__)
+
+STEP = pb.ExchangeRequest.STEP
+WAIT = pb.ExchangeRequest.WAIT
+OFFER = pb.ExchangeRequest.OFFER
+START = pb.ExchangeRequest.START
+ROWS = pb.ExchangeRequest.ROWS
+READ = pb.ExchangeRequest.READ
+
+_BEAT = 5.0  # seconds between two signs of life
+_REMIND = 5.0  # seconds between two remarks about missing servers
+_TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Which job this process is a trainer of."""
+
+    trainer: int
+    trainers: int
+    endpoints: tuple[str, ...]
+    mode: Mode
+
+
+@dataclass
+class Message:
+    """What goes to one server in an exchange, and what is wanted from it."""
+
+    pushed: Mapping[str, Value]
+    wanted: Sequence[str] = ()
+    expected: int = 0  # bytes of the answer, about
+
+
+class Session:
+    """This trainer, connected to the servers of its job."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        self.incarnation = secrets.randbits(63)
+        self.connections = {endpoint: Connection(endpoint) for endpoint in job.endpoints}
+        self.sequence = dict.fromkeys(job.endpoints, 0)
+        self.step = 0  # training steps taken, for messages
+        self.started_with: dict[str, Any] = {}  # GEO: the parameters that this trainer received first
+        self._servers: dict[str, int] = {}  # their incarnations
+        self._caller = pb.Caller(trainer=job.trainer, incarnation=self.incarnation)
+        self._left = False
+        self._stop = threading.Event()
+        self._on_leave: list[Callable[[], None]] = []
+        self._join_all()
+        self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._heart.start()
+
+    # Getting to know the servers
+
+    def _join_all(self) -> None:
+        """Waits until every server answers, and says which do not."""
+        began = time.monotonic()
+        patience = self._patience()
+        missing, reminded, pause = list(self.job.endpoints), began, 0.05
+        reason = ""
+        while missing:
+            for endpoint in list(missing):
+                try:
+                    self._join(endpoint)
+                    missing.remove(endpoint)
+                except grpc.RpcError as error:
+                    reason = self._why_unreachable(endpoint, error)
+            now = time.monotonic()
+            if missing and now - began > patience:
+                raise ServersMissingError(self.job.trainer, missing, now - began, reason)
+            if missing and now - reminded > _REMIND:
+                reminded = now
+                log.warning(
+                    "trainer %d: waiting for %s, %.0f s so far (%s)",
+                    self.job.trainer,
+                    ", ".join(missing),
+                    now - began,
+                    reason,
+                )
+            if missing:
+                time.sleep(pause)
+                pause = min(pause * 1.5, 1.0)
+
+    def _why_unreachable(self, endpoint: str, error: grpc.RpcError) -> str:
+        """A reason to go on waiting; what waiting cannot mend is raised."""
+        if error.code() not in _TRANSIENT:
+            raise self._error(endpoint, error.details() or str(error)) from None
+        host = endpoint.rpartition(":")[0]
+        try:
+            socket.getaddrinfo(host, None)
+        except OSError as problem:
+            raise self._error(endpoint, f"the host {host!r} is not known here: {problem}") from None
+        return "no server listens there yet" if error.code() is grpc.StatusCode.UNAVAILABLE else "no answer"
+
+    def _join(self, endpoint: str, pushes: Sequence[Any] = (), pulls: Sequence[Any] = ()) -> None:
+        job = self.job
+        request = pb.JoinRequest(
+            caller=self._caller,
+            protocol=wire.PROTOCOL,
+            endpoint=endpoint,
+            trainers=job.trainers,
+            mode=job.mode.name.lower(),
+            pushes=pushes,
+            pulls=pulls,
+        )
+        message = self.connections[endpoint].call("Join", wire.encode(request), 10.0)
+        reply, _ = wire.decode(pb.JoinReply, message)
+        known = self._servers.get(endpoint)
+        if known is not None and known != reply.incarnation and reply.sequence < self.sequence[endpoint] - 1:
+            raise self._error(
+                endpoint,
+                f"it was restarted and knows {reply.sequence} of the {self.sequence[endpoint]} updates sent: "
+                "its parameters are lost",
+            )
+        if known is None:
+            self.sequence[endpoint] = reply.sequence
+        self._servers[endpoint] = reply.incarnation
+
+    def agree(self, pushes: Mapping[str, Sequence[Any]], pulls: Mapping[str, Sequence[Any]]) -> None:
+        """Makes sure that every server has what an exchange will send and ask for, as the trainer describes it."""
+        for endpoint in {*pushes, *pulls}:
+            try:
+                self._join(endpoint, pushes.get(endpoint, ()), pulls.get(endpoint, ()))
+            except grpc.RpcError as error:
+                raise self._error(endpoint, error.details() or str(error)) from None
+
+    # Talking
+
+    def push(self, messages: Mapping[str, Message], steps: int = 1) -> dict[str, dict[str, Value]]:
+        """Pushes gradients or differences and returns what was wanted, as the mode has it."""
+        for endpoint in messages:
+            self.sequence[endpoint] += 1
+        return self.exchange(STEP, messages, steps)
+
+    def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
+        """One message to each server, all under way at the same time; the answers' tensors by endpoint."""
+        timeout = self._patience()
+        under_way = []
+        *others, last = messages.items()
+        for endpoint, message in others:
+            buffers = self._encode(endpoint, purpose, message, steps)
+            connection = self.connections[endpoint]
+            under_way.append((endpoint, message, connection.begin("Exchange", buffers, timeout, message.expected)))
+        endpoint, message = last
+        buffers = self._encode(endpoint, purpose, message, steps)
+        call = self.connections[endpoint].call
+        # The last one is waited for on this very thread, which is faster.
+        under_way.append((endpoint, message, lambda: call("Exchange", buffers, timeout, message.expected)))
+        found = {}
+        for endpoint, message, answer in reversed(under_way):
+            found[endpoint] = self._finish(endpoint, purpose, message, steps, answer)
+        return found
+
+    def _encode(self, endpoint: str, purpose: int, message: Message, steps: int) -> list[Any]:
+        header = pb.ExchangeRequest(
+            caller=self._caller,
+            purpose=purpose,
+            sequence=self.sequence[endpoint],
+            steps=steps,
+            pushed=[wire.describe(name, value) for name, value in message.pushed.items()],
+            wanted=message.wanted,
+        )
+        return wire.encode(header, message.pushed.values())
+
+    def _finish(
+        self, endpoint: str, purpose: int, message: Message, steps: int, answer: Callable[[], bytes]
+    ) -> dict[str, Value]:
+        """Waits for an answer; asks again while the server says "not yet", and sends again when the line broke."""
+        connection = self.connections[endpoint]
+        began, pause = time.monotonic(), 0.1
+        again, sent = purpose, message
+        while True:
+            try:
+                reply, payload = wire.decode(pb.ExchangeReply, answer())
+                if not reply.pending:
+                    return wire.tensors(reply.tensors, payload)
+                if purpose == STEP:  # it is there; only its update is waited for
+                    again, sent = WAIT, Message({}, message.wanted, message.expected)
+            except grpc.RpcError as error:
+                if error.code() not in _TRANSIENT or time.monotonic() - began > self._patience():
+                    raise self._error(endpoint, error.details() or str(error)) from None
+                log.warning("trainer %d: server %s does not answer, trying again", self.job.trainer, endpoint)
+                time.sleep(pause * (1 + random.random()))
+                pause = min(2 * pause, 2.0)
+                again, sent = purpose, message
+                self._rejoin(endpoint)
+            buffers = self._encode(endpoint, again, sent, steps)
+            answer = lambda: connection.call("Exchange", buffers, self._patience(), message.expected)  # noqa: B023, E731
+
+    def _rejoin(self, endpoint: str) -> None:
+        try:
+            self._join(endpoint)
+        except grpc.RpcError as error:
+            self._why_unreachable(endpoint, error)
+
+    def tell(self, endpoint: str, method: str, header: Any) -> Any:
+        """A call without tensors."""
+        return self.connections[endpoint].call(method, wire.encode(header), self._patience())
+
+    @property
+    def caller(self) -> Any:
+        """Who is calling, for headers."""
+        return self._caller
+
+    # Leaving
+
+    def on_leave(self, action: Callable[[], None]) -> None:
+        """Registers what must happen before this trainer leaves: queues to empty, threads to end."""
+        self._on_leave.append(action)
+
+    def leave(self) -> None:
+        """Tells every server that this trainer is done. Calling it again does nothing."""
+        global _session
+        if self._left:
+            return
+        self._left = True
+        for action in self._on_leave:
+            action()
+        self._stop.set()
+        self._heart.join()
+        for endpoint, connection in self.connections.items():
+            try:
+                connection.call("Leave", wire.encode(pb.CallerRequest(caller=self._caller)), 10.0)
+            except grpc.RpcError as error:
+                log.warning(
+                    "trainer %d: server %s did not hear that it is done (%s)", self.job.trainer, endpoint, error.code()
+                )
+            connection.close()
+        if _session is self:
+            _session = None
+
+    def _beat(self) -> None:
+        while not self._stop.wait(_BEAT):
+            for connection in self.connections.values():
+                try:
+                    connection.call("Beat", wire.encode(pb.CallerRequest(caller=self._caller)), _BEAT)
+                except grpc.RpcError:
+                    continue  # the exchange that needs the server will tell
+
+    def _patience(self) -> float:
+        return flags.read_flag("FLAGS_rpc_deadline") / 1000
+
+    def _error(self, endpoint: str, problem: str) -> ServerError:
+        return ServerError(self.job.trainer, self.step, endpoint, problem.removeprefix(f"server {endpoint}: "))
+
+
+_session: Session | None = None
+
+
+def session_of(job: Job) -> Session:
+    """The session of this process; made, and connected, on first use."""
+    global _session
+    if _session is not None and _session.job != job:
+        raise RuntimeError(
+            f"this process already is trainer {_session.job.trainer} of a job with servers "
+            f"{', '.join(_session.job.endpoints)}; close its executor before another one begins"
+        )
+    if _session is None:
+        _session = Session(job)
+    return _session
+
+
+def current() -> Session | None:
+    """The session of this process, if it has one."""
+    return _session
+
+
+@atexit.register
+def _leave_at_exit() -> None:
+    """A script that ends without exe.close() must not be waited for."""
+    if _session is not None:
+        _session.leave()

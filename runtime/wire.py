@@ -1,0 +1,107 @@
+"""Messages as bytes: a protobuf header, then raw tensors. See protocol.proto for the layout.
+
+Encoding gives a list of buffers, so that tensors are copied once, when the buffers are joined; decoding gives views
+into the received bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refluid.runtime import protocol_pb2
+
+pb: Any = protocol_pb2  # generated: its names exist at run time only
+
+PROTOCOL = 1
+_ALIGNMENT = 64
+_LENGTH = struct.Struct("<I")
+_PADDING = bytes(_ALIGNMENT)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Selected rows on their way: row numbers and the values of each."""
+
+    rows: np.ndarray
+    values: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes + self.values.nbytes
+
+
+Value = np.ndarray | Rows
+
+
+def describe(name: str, value: Value) -> Any:
+    """The header of one tensor."""
+    sparse = isinstance(value, Rows)
+    array = value.values if isinstance(value, Rows) else value
+    return pb.Tensor(name=name, dtype=array.dtype.name, dims=array.shape, sparse=sparse)
+
+
+def encode(header: Any, values: Iterable[Value] = ()) -> list[Any]:
+    """The buffers of a message; ``values`` in the order in which the header describes them."""
+    head = header.SerializeToString()
+    buffers: list[Any] = [_LENGTH.pack(len(head)), head]
+    place = 0
+    for array in _arrays(values):
+        gap = -place % _ALIGNMENT
+        if gap:
+            buffers.append(_PADDING[:gap])
+        buffers.append(_bytes_of(array))
+        place += gap + array.nbytes
+    return buffers
+
+
+def decode(kind: Any, message: Any) -> tuple[Any, memoryview]:
+    """The header of a message, and its payload."""
+    view = memoryview(message)
+    (length,) = _LENGTH.unpack_from(view)
+    header = kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
+    return header, view[_LENGTH.size + length :]
+
+
+def tensors(headers: Sequence[Any], payload: memoryview) -> dict[str, Value]:
+    """The tensors in a payload by name; they share its memory."""
+    found: dict[str, Value] = {}
+    place = 0
+
+    def take(dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+        nonlocal place
+        place += -place % _ALIGNMENT
+        count = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(payload, dtype, count, place).reshape(shape)
+        place += array.nbytes
+        return array
+
+    for header in headers:
+        dims = tuple(header.dims)
+        rows = take(np.int64, dims[:1]) if header.sparse else None
+        values = take(np.dtype(header.dtype), dims)
+        found[header.name] = values if rows is None else Rows(rows, values)
+    return found
+
+
+def _arrays(values: Iterable[Value]) -> Iterable[np.ndarray]:
+    for value in values:
+        if isinstance(value, Rows):
+            yield value.rows
+            yield value.values
+        else:
+            yield value
+
+
+def _bytes_of(array: np.ndarray) -> Any:
+    if array.nbytes == 0:
+        return b""
+    array = np.ascontiguousarray(array)
+    try:
+        return memoryview(array).cast("B")
+    except (ValueError, TypeError, BufferError):  # types the buffer protocol has no letter for, such as bfloat16
+        return array.view(np.uint8).reshape(-1).data
