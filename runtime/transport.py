@@ -48,13 +48,13 @@ class Connection:
     def call(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> bytes:
         """Sends a message and waits for the answer; ``expected`` is its size, if it is known to be large."""
         if max(size_of(buffers), expected) > LARGE:
-            return b"".join(self._method(method + IN_CHUNKS)(_chunks(buffers), timeout=timeout, wait_for_ready=False))
+            return b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False))
         return self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
 
     def begin(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> Callable[[], bytes]:
         """Sends a message; the returned function waits for the answer."""
         if max(size_of(buffers), expected) > LARGE:
-            answer = self._method(method + IN_CHUNKS)(_chunks(buffers), timeout=timeout, wait_for_ready=False)
+            answer = self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False)
             return lambda: b"".join(answer)
         return self._method(method).future(b"".join(buffers), timeout=timeout, wait_for_ready=False).result
 
@@ -92,7 +92,7 @@ class _Service(grpc.GenericRpcHandler):
         for name, handler in handlers.items():
             path = f"/{SERVICE}/{name}"
             self._methods[path] = grpc.unary_unary_rpc_method_handler(_whole(handler))
-            self._methods[path + IN_CHUNKS] = grpc.stream_stream_rpc_method_handler(_in_chunks(handler))
+            self._methods[path + IN_CHUNKS] = grpc.stream_stream_rpc_method_handler(_inchunks(handler))
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         return self._methods.get(handler_call_details.method)
@@ -102,19 +102,22 @@ def _whole(handler: Handler) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     return lambda message, context: b"".join(handler(message, context))
 
 
-def _in_chunks(handler: Handler) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
-    return lambda chunks, context: _chunks(handler(b"".join(chunks), context))
+def _inchunks(handler: Handler) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
+    return lambda received, context: chunks(handler(b"".join(received), context))
 
 
-def _chunks(buffers: Sequence[Any]) -> Iterator[bytes]:
+def chunks(buffers: Sequence[Any]) -> Iterator[bytes]:
     """A message cut into chunks; small neighbours share one."""
     small: list[Any] = []
+    held = 0
     for buffer in buffers:
-        if len(buffer) <= CHUNK:
+        if held + len(buffer) > CHUNK:
+            yield b"".join(small)
+            small, held = [], 0
+        if len(buffer) > CHUNK:
+            view = memoryview(buffer)
+            yield from (bytes(view[i : i + CHUNK]) for i in range(0, len(view), CHUNK))
+        else:
             small.append(buffer)
-            continue
-        yield b"".join(small)
-        small = []
-        view = memoryview(buffer)
-        yield from (bytes(view[i : i + CHUNK]) for i in range(0, len(view), CHUNK))
+            held += len(buffer)
     yield b"".join(small)

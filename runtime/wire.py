@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from refluid.runtime import protocol_pb2
 
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
 PROTOCOL = 1
+BAD_MESSAGE = (ValueError, TypeError, struct.error, DecodeError)  # what decoding the bytes of a stranger may raise
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<I")
 _PADDING = bytes(_ALIGNMENT)
