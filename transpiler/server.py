@@ -174,7 +174,7 @@ class _Writer:
         def rename(name: str) -> list[str]:
             names = self._part_names(name, held) if making and name in op.output_arg_names else self._names(name, held)
             for new in names:
-                if name in self._source.vars and not (new == total_name(name)):
+                if name in self._source.vars and new != total_name(name):
                     self._declare(name, new, held if held and self._parts.owner(name) else None)
             return names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ def count_slices(shape: Sequence[int], servers: int, min_block_size: int) -> int
 def cut_rows(rows: int, parts: int) -> list[tuple[int, int]]:
     """``rows`` in ``parts`` ranges that follow each other; no two differ by more than one row."""
     bounds = [rows * part // parts for part in range(parts + 1)]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
 
 
 def slice_variable(name: str, shape: Sequence[int], parts: int) -> tuple[Slice, ...]:

@@ -17,8 +17,8 @@ from refluid.transpiler.parts import Parts, take_apart
 class TrainerProgram:
     """Turns a training program into that of one trainer.
 
-    The result: lookups in remote tables, forward and backward, what else stays on trainers, then one exchange: gradients
-    out, parameters in; last, what looks at parameters after their update.
+    The result: lookups in remote tables, forward and backward, what else stays on trainers, then one exchange:
+    gradients out, parameters in; last, what looks at parameters after their update.
     """
 
     exchange: Exchange
