@@ -67,7 +67,12 @@ from paddle.fluid.trainer import (
     EndStepEvent,
     Trainer,
 )
-from paddle.fluid.transpiler import memory_optimize, release_memory
+from paddle.fluid.transpiler import (
+    DistributeTranspiler,
+    DistributeTranspilerConfig,
+    memory_optimize,
+    release_memory,
+)
 
 Tensor = LoDTensor
 
@@ -83,6 +88,8 @@ __all__ = [
     "CheckpointConfig",
     "CompiledProgram",
     "DataFeeder",
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
     "EndEpochEvent",
     "EndStepEvent",
     "ExecutionStrategy",

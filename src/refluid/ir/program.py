@@ -178,6 +178,23 @@ class Program:
         copy.changed()
         return copy
 
+    def become(self, other: Program) -> None:
+        """Takes over what another program says; whoever holds this program, or variables of it, goes on with that."""
+        blocks = [Block(self, block.idx, block.parent_idx) for block in other.blocks]
+        self.blocks = [*self.blocks, *blocks[len(self.blocks) :]][: len(blocks)]
+        for source, target in zip(other.blocks, self.blocks, strict=True):
+            known, target.vars = target.vars, {}
+            for variable in source.vars.values():
+                if variable.name in known:
+                    target.vars[variable.name] = known[variable.name]
+                else:
+                    variable.copy_to(target)
+            target.ops = [op.copy_to(target) for op in source.ops]
+        for op in (op for block in self.blocks for op in block.ops):
+            op.attrs = {name: _rebind(value, self) for name, value in op.attrs.items()}
+        self._is_distributed = other._is_distributed
+        self.changed()
+
     def _prune(self, targets: Sequence[Any] | Any) -> Program:
         """A copy with only the ops that the targets need."""
         from refluid.ir.prune import prune

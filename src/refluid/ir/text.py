@@ -55,4 +55,6 @@ def _slots(by_slot: dict[str, list[str]]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"<{value.size} values>"
+    if isinstance(value, list) and any(isinstance(item, Block) for item in value):
+        return f"[{', '.join(map(_value, value))}]"
     return f"block {value.idx}" if isinstance(value, Block) else repr(value)

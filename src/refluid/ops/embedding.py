@@ -43,7 +43,7 @@ def _look_up(ids, w, padding_idx):
 
 
 _LOOKUP_GRAD: dict[str, Any] = {
-    "inputs": "Ids W Out@GRAD",
+    "inputs": "Ids W? Out@GRAD",
     "outputs": "W@GRAD",
     "grad": None,
     "lod": "aware",
@@ -53,18 +53,20 @@ _LOOKUP_GRAD: dict[str, Any] = {
 
 @op("lookup_table_grad", **_LOOKUP_GRAD)
 @op("lookup_table_v2_grad", **_LOOKUP_GRAD)
-def lookup_table_grad(ids, w, out_grad, *, padding_idx=_NO_PADDING, is_sparse=False):
+def lookup_table_grad(ids, w, out_grad, *, padding_idx=_NO_PADDING, is_sparse=False, height=0):
     """dout at the rows that were looked up: SelectedRows with a row for every id, or all of w's rows.
 
-    Only the dense form leaves out ``padding_idx``, in Fluid too.
+    Only the dense form leaves out ``padding_idx``, in Fluid too. ``height`` says how many rows a table on servers has.
     """
-    rows = _real_ids(ids, w.shape[0]).reshape(-1)
-    values = plain(out_grad).reshape(rows.shape[0], *w.shape[1:])
+    height = height if w is None else w.shape[0]
+    out_grad = plain(out_grad)
+    rows = _real_ids(ids, height).reshape(-1)
+    values = out_grad.reshape(rows.shape[0], *(out_grad.shape[-1:] if w is None else w.shape[1:]))
     if is_sparse:
-        return SelectedRows(rows, values, w.shape[0])
+        return SelectedRows(rows, values, height)
     if padding_idx != _NO_PADDING:
-        rows = jnp.where(rows == padding_idx, w.shape[0], rows)
-    return SelectedRows(rows, values, w.shape[0]).to_dense()
+        rows = jnp.where(rows == padding_idx, height, rows)
+    return SelectedRows(rows, values, height).to_dense()
 
 
 def _real_ids(ids, height):

@@ -1,0 +1,59 @@
+"""Dispatchers: which server holds which slice."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+
+class PSDispatcher:
+    """Gives every variable a server. Write another one by overriding `dispatch`."""
+
+    def __init__(self, pserver_endpoints: Sequence[str]):
+        self._eps = list(pserver_endpoints)
+        self._step = 0
+
+    @property
+    def eps(self) -> list[str]:
+        """The endpoints of all servers."""
+        return self._eps
+
+    def reset(self) -> None:
+        """Starts again; called once before the variables of a program are dispatched."""
+        self._step = 0
+
+    def dispatch(self, varlist: Sequence[Any]) -> list[str]:
+        """One endpoint for each of these variables; called once per parameter, with its slices."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it dispatches: override dispatch(varlist)")
+
+
+class RoundRobin(PSDispatcher):
+    """One server after the other."""
+
+    def __init__(self, pserver_endpoints: Sequence[str]):
+        super().__init__(pserver_endpoints)
+
+    def dispatch(self, varlist: Sequence[Any]) -> list[str]:
+        chosen = [self._eps[(self._step + place) % len(self._eps)] for place in range(len(varlist))]
+        self._step += len(chosen)
+        return chosen
+
+    def reset(self) -> None:
+        super().reset()
+
+
+class HashName(PSDispatcher):
+    """By a hash of the name, the same in every process and every run."""
+
+    def __init__(self, pserver_endpoints: Sequence[str]):
+        super().__init__(pserver_endpoints)
+
+    def dispatch(self, varlist: Sequence[Any]) -> list[str]:
+        return [self._eps[self._hash_block(variable.name, len(self._eps))] for variable in varlist]
+
+    def _hash_block(self, block_str: str, total: int) -> int:
+        return zlib.crc32(block_str.encode()) % total
+
+    def reset(self) -> None:
+        super().reset()

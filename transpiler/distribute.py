@@ -1,0 +1,209 @@
+"""DistributeTranspiler: from one training program to those of all trainers and servers of a job."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from refluid.ir import Program, default_main_program, default_startup_program
+from refluid.transpiler.config import DistributeTranspilerConfig, Mode, check_config
+from refluid.transpiler.exchange import Exchange
+from refluid.transpiler.geo import GeoServerProgram, GeoTrainerProgram, check_geo
+from refluid.transpiler.parts import take_apart
+from refluid.transpiler.placement import Placement, place
+from refluid.transpiler.server import ServerProgram
+from refluid.transpiler.startup import ServerStartup, TrainerStartup
+from refluid.transpiler.trainer import TrainerProgram
+
+_HERE = "127.0.0.1:6174"
+
+
+class DistributeTranspiler:
+    """Turns the program of one machine into those of trainers and parameter servers.
+
+    Args:
+      config: a `DistributeTranspilerConfig`; the default one trains in sync mode with sliced parameters.
+    """
+
+    def __init__(self, config: DistributeTranspilerConfig | None = None):
+        self.config = DistributeTranspilerConfig() if config is None else config
+        check_config(self.config)
+        self._servers: dict[str, Program] = {}
+        self._placement: Placement | None = None
+
+    def transpile(self, *args: Any, **options: Any) -> None:
+        """Distributes a program. It, and its startup program, become those of the trainer ``trainer_id``.
+
+        Two older ways of calling are understood: with ``slice_var_up`` and ``split_method`` as arguments, and with the
+        two results of `minimize` in front: ``transpile(optimize_ops, params_grads, trainer_id, pservers=, trainers=)``.
+
+        Args:
+          trainer_id: which trainer this process is, from 0 on; servers may give any.
+          program: the training program, the default main program unless given.
+          pservers: the endpoints of all servers, with commas between them.
+          trainers: how many trainers there are.
+          sync_mode: False for async training.
+          startup_program: the startup program, the default one unless given.
+          current_endpoint: this process's own endpoint; only collective training needs it.
+        """
+        oldest = bool(args and _is_result_of_minimize(args[0])) or "optimize_ops" in options
+        call = _OLDEST if oldest else _NEWER
+        given = call.bind(*args, **options)
+        given.apply_defaults()
+        chosen = given.arguments
+        if chosen["trainer_id"] is None:
+            chosen["trainer_id"] = os.environ.get("PADDLE_TRAINER_ID", 0)
+        for field in ("slice_var_up", "split_method"):
+            if chosen[field] is not None:
+                setattr(self.config, field, chosen[field])
+        self._transpile(
+            int(chosen["trainer_id"]),
+            chosen["program"] or default_main_program(),
+            chosen["startup_program"] or default_startup_program(),
+            parse_endpoints(chosen["pservers"]),
+            chosen["trainers"],
+            chosen["sync_mode"],
+        )
+
+    def _transpile(
+        self,
+        trainer_id: int,
+        program: Program,
+        startup: Program,
+        endpoints: Sequence[str],
+        trainers: int,
+        sync_mode: bool,
+    ) -> None:
+        if not isinstance(trainers, int) or trainers < 1:
+            raise ValueError(f"trainers is how many there are, at least 1, not {trainers!r}")
+        if program._is_distributed:
+            raise ValueError("the program has been transpiled already: build it anew to distribute it in another way")
+        self._trainer_id, self._trainer = trainer_id, program
+        self._original, self._startup = program.clone(), startup.clone()
+        placement = place(self._original, endpoints, trainers, sync_mode, self.config)
+        self._placement = placement
+        self._servers.clear()
+        parts = take_apart(self._original)
+        whole = self.config.runtime_split_send_recv or placement.mode is Mode.GEO
+        exchange = Exchange(placement, trainer_id, runtime_split=whole)
+        if placement.mode is Mode.GEO:
+            check_geo(parts)
+            states = frozenset[str]()
+            trained = GeoTrainerProgram(exchange, self.config.geo_sgd_need_push_nums).apply(self._original)
+        else:
+            states = frozenset(name for update in parts.updates for name in update.states)
+            trained = TrainerProgram(exchange).apply(self._original)
+        begun = TrainerStartup(exchange, states).apply(self._startup)
+        trained._is_distributed = True
+        program.become(trained)
+        startup.become(begun)
+        if self.config.print_log:
+            print(placement.describe(), flush=True)
+
+    @property
+    def placement(self) -> Placement:
+        """Where everything is."""
+        if self._placement is None:
+            raise RuntimeError("call transpile before asking DistributeTranspiler for programs")
+        return self._placement
+
+    def get_trainer_program(self, wait_port: bool = True) -> Program:
+        """The program of this trainer, the same one each time.
+
+        Trainers wait for their servers when they first talk to them, whatever ``wait_port`` says.
+        """
+        trainers = self.placement.trainers
+        if not 0 <= self._trainer_id < trainers:
+            raise ValueError(
+                f"trainer_id is {self._trainer_id}, but {trainers} trainers have the ids 0 to {trainers - 1}"
+            )
+        return self._trainer
+
+    def get_pserver_program(self, endpoint: str) -> Program:
+        """The program of the server at ``endpoint``."""
+        placement = self.placement
+        if endpoint not in placement.endpoints:
+            raise ValueError(f"no server is at {endpoint!r}; transpile was told {', '.join(placement.endpoints)}")
+        if endpoint not in self._servers:
+            if placement.mode is Mode.GEO:
+                make = GeoServerProgram(placement, endpoint)
+            else:
+                make = ServerProgram(placement, endpoint, self.config.enable_dc_asgd)
+            self._servers[endpoint] = make.apply(self._original)
+        return self._servers[endpoint]
+
+    def get_startup_program(
+        self, endpoint: str, pserver_program: Program | None = None, startup_program: Program | None = None
+    ) -> Program:
+        """The startup program of the server at ``endpoint``."""
+        server = self.get_pserver_program(endpoint) if pserver_program is None else pserver_program
+        return ServerStartup(server).apply(self._startup if startup_program is None else startup_program)
+
+    def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
+        """The main and the startup program of the server at ``endpoint``."""
+        main = self.get_pserver_program(endpoint)
+        return main, self.get_startup_program(endpoint, main)
+
+
+def _current(
+    self,
+    trainer_id,
+    program=None,
+    pservers=_HERE,
+    trainers=1,
+    sync_mode=True,
+    startup_program=None,
+    current_endpoint=_HERE,
+): ...
+
+
+def _newer(
+    trainer_id,
+    program=None,
+    pservers=_HERE,
+    trainers=1,
+    sync_mode=True,
+    startup_program=None,
+    current_endpoint=_HERE,
+    slice_var_up=None,
+    split_method=None,
+): ...
+
+
+def _oldest(
+    optimize_ops,
+    params_grads,
+    trainer_id=None,
+    program=None,
+    pservers=_HERE,
+    trainers=1,
+    split_method=None,
+    sync_mode=True,
+    startup_program=None,
+    slice_var_up=None,
+): ...
+
+
+# What users see is Fluid's signature; older ones are understood as well.
+DistributeTranspiler.transpile.__signature__ = inspect.signature(_current)  # pyright: ignore[reportFunctionMemberAccess]
+_NEWER, _OLDEST = inspect.signature(_newer), inspect.signature(_oldest)
+
+
+def _is_result_of_minimize(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def parse_endpoints(text: str) -> tuple[str, ...]:
+    """The endpoints in ``"ip:port,ip:port"``."""
+    if not isinstance(text, str):
+        raise TypeError(f"pservers is a text such as '{_HERE}', not {type(text).__name__}")
+    endpoints = tuple(part.strip() for part in text.split(","))
+    for endpoint in endpoints:
+        host, _, port = endpoint.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"pservers has {endpoint!r} in {text!r}; an endpoint is written host:port")
+    if len(set(endpoints)) != len(endpoints):
+        raise ValueError(f"pservers names a server twice: {text}")
+    return endpoints

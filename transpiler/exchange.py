@@ -1,0 +1,116 @@
+"""The operators by which trainers talk to servers. Those that stand together are one exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from refluid.ir import OP_ROLE, OP_ROLE_VAR, Block, OpRole, VarType
+from refluid.transpiler.config import Mode
+from refluid.transpiler.placement import Placed, Placement
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Appends the operators of one trainer's exchanges.
+
+    With ``runtime_split`` whole variables are sent and received, and cut and joined on the way.
+    """
+
+    placement: Placement
+    trainer_id: int
+    runtime_split: bool = False
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What every operator of an exchange carries."""
+        return {
+            "trainer_id": self.trainer_id,
+            "trainers": self.placement.trainers,
+            "endpoints": list(self.placement.endpoints),
+            "distributed_mode": int(self.placement.mode),
+        }
+
+    def push(self, block: Block, sources: Mapping[str, str]) -> None:
+        """Sends gradients; ``sources`` names the variable that holds each parameter's."""
+        for placed in self.placement.params:
+            self._send(block, placed, sources[placed.param], placed.grad_names, placed.sparse)
+        if self.placement.mode in (Mode.SYNC, Mode.HALF_ASYNC):
+            half = self.placement.mode is Mode.HALF_ASYNC
+            self._append(block, "send_barrier", attrs={"half_async": half})
+
+    def offer(self, block: Block) -> None:
+        """Sends the values of all parameters, for servers that have none yet."""
+        for placed in self.placement.params:
+            self._send(block, placed, placed.param, placed.names, sparse=False, offer=True, initial=True)
+
+    def pull(self, block: Block, **marks: bool) -> None:
+        """Receives the parameters that trainers hold."""
+        held = [placed for placed in self.placement.params if not placed.remote]
+        whole = [placed for placed in held if len(placed.slices) == 1 or self.runtime_split]
+        for placed in held:
+            names = [placed.param] if placed in whole else placed.names
+            self._declare(block, placed, names, placed.param, sparse=False)
+            self._append(
+                block,
+                "recv",
+                outputs={"Out": names},
+                attrs={
+                    "epmap": list(placed.endpoints),
+                    "recv_varnames": placed.names,
+                    "sections": placed.sections,
+                    OP_ROLE_VAR: [placed.param, placed.grad],
+                    **marks,
+                },
+            )
+        if marks or self.placement.mode is Mode.SYNC:
+            self._append(block, "fetch_barrier", attrs=marks)
+        for placed in held:
+            if placed not in whole:
+                outputs = {"Out": [placed.param]}
+                attrs = {"axis": 0, **marks}
+                self._append(block, "concat", {"X": placed.names}, outputs, attrs, role=OpRole.Dist)
+
+    def _send(
+        self, block: Block, placed: Placed, source: str, names: Sequence[str], sparse: bool, **marks: bool
+    ) -> None:
+        pieces = [source]
+        if len(placed.slices) > 1 and not self.runtime_split:
+            pieces = list(names)
+            self._declare(block, placed, pieces, source, sparse)
+            sections = {"height_sections": placed.sections} if sparse else {"sections": placed.sections}
+            splitting = "split_selected_rows" if sparse else "split_byref"
+            self._append(block, splitting, {"X": [source]}, {"Out": pieces}, {**sections, **marks}, role=OpRole.Dist)
+        self._append(
+            block,
+            "send",
+            {"X": pieces},
+            attrs={
+                "epmap": list(placed.endpoints),
+                "send_varnames": list(names),
+                "sections": placed.sections,
+                OP_ROLE_VAR: [placed.param, placed.grad],
+                **marks,
+            },
+        )
+
+    def _declare(self, block: Block, placed: Placed, names: Sequence[str], whole: str, sparse: bool) -> None:
+        """Declares variables for slices of ``whole``."""
+        dtype = block.var(whole).dtype
+        for name, piece in zip(names, placed.slices, strict=False):
+            if name not in block.vars:
+                kind = VarType.SELECTED_ROWS if sparse else VarType.LOD_TENSOR
+                block.create_var(name=name, shape=piece.shape, dtype=dtype, type=kind)
+
+    def _append(
+        self,
+        block: Block,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        role: OpRole = OpRole.RPC,
+    ) -> None:
+        attrs = {**(attrs or {}), **self.attrs, OP_ROLE: int(role)}
+        block.append_op(type=type, inputs=inputs, outputs=outputs, attrs=attrs)

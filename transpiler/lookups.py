@@ -1,0 +1,126 @@
+"""Tables that trainers do not hold: which they are, and the lookups that ask servers for rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refluid.ir import OP_ROLE, Operator, OpRole, Program
+from refluid.transpiler.dataflow import before, reads, writes
+from refluid.transpiler.parts import Parts
+
+LOOKUPS = {"lookup_table": 1, "lookup_table_v2": 2}
+_GRADIENTS = frozenset(type + "_grad" for type in LOOKUPS)
+_MOST_ROWS = 2**31
+
+
+def remote_tables(program: Program, parts: Parts) -> set[str]:
+    """The trained tables that trainers only look rows up in, so that whole tables need not travel.
+
+    A table that is also used otherwise (as the weights of a projection, inside a loop) is held by trainers.
+    """
+    lookups = [op for op in program.global_block().ops if op.type in LOOKUPS and _asks_for_rows(op)]
+    trained = {update.param.name for update in parts.updates}
+    tables = {name for op in lookups for name in op.input("W") if name in trained}
+    found = {id(op) for op in lookups}
+    updating = {id(op) for op in parts.updating}
+    for block in program.blocks:
+        for op in block.ops:
+            if id(op) not in found and id(op) not in updating:
+                tables -= set(op.input_arg_names) - (set(op.input("W")) if op.type in _GRADIENTS else set())
+    for name in sorted(tables):
+        rows = program.global_block().var(name).shape[0]
+        if rows > _MOST_ROWS:
+            raise ValueError(f"table {name} has {rows} rows; tables of more than {_MOST_ROWS} rows are not there yet")
+    return tables
+
+
+def _asks_for_rows(op: Operator) -> bool:
+    """Whether a lookup is meant to be answered by servers; is_distributed tables are sliced like is_sparse ones."""
+    return bool(op.attrs.get("is_sparse"))
+
+
+def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:
+    """The operators with all lookups in ``tables`` (their attributes by name) put together as early as possible.
+
+    Lookups whose ids need no other lookup come first of all, after what makes their ids; then those that wait for the
+    rows of the first, and so on: as few exchanges as there can be.
+    """
+    remaining, result = list(ops), []
+    while True:
+        ready = [op for op in remaining if _is_remote(op, tables) and _can_come_first(op, remaining, tables)]
+        if not ready:
+            break
+        needed = _in_order({id(each) for op in ready for each in before(op, remaining)}, remaining)
+        result += needed + _merged(ready, tables)
+        gone = {id(op) for op in (*needed, *ready)}
+        remaining = [op for op in remaining if id(op) not in gone]
+    for op in remaining:
+        result += _merged([op], tables) if _is_remote(op, tables) else [op]
+    for op in result:
+        if op.type in _GRADIENTS and set(op.input("W")) & set(tables):
+            op.set_attr("height", op.block.var(op.input("W")[0]).shape[0])
+            del op.inputs["W"]
+    return result
+
+
+def _is_remote(op: Operator, tables: Mapping[str, Any]) -> bool:
+    return op.type in LOOKUPS and op.input("W")[0] in tables
+
+
+def _can_come_first(op: Operator, ops: Sequence[Operator], tables: Mapping[str, Any]) -> bool:
+    """Whether a lookup, and what makes its ids, may move before everything else that is left."""
+    needed = before(op, ops)
+    if any(_is_remote(each, tables) for each in needed):
+        return False
+    moving = {id(each) for each in needed}
+    overtaken = [each for each in ops if id(each) not in moving]
+    for each in needed:
+        place = next(i for i, other in enumerate(ops) if other is each)
+        earlier = [other for other in ops[:place] if id(other) not in moving and other in overtaken]
+        if any(writes(each) & (reads(other) | writes(other)) for other in earlier):
+            return False
+    return True
+
+
+def _in_order(chosen: set[int], ops: Sequence[Operator]) -> list[Operator]:
+    return [op for op in ops if id(op) in chosen]
+
+
+def _merged(lookups: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:
+    """One operator for all lookups in a table that treat padding alike."""
+    groups: dict[Any, list[Operator]] = {}
+    for op in lookups:
+        groups.setdefault((op.input("W")[0], op.attrs.get("padding_idx", -1), LOOKUPS[op.type]), []).append(op)
+    merged = []
+    for (table, padding_idx, version), group in groups.items():
+        variable = group[0].block.var(table)
+        attrs = {
+            **tables[table],
+            OP_ROLE: int(OpRole.RPC),
+            "table_name": table,
+            "padding_idx": padding_idx,
+            "dtype": int(variable.dtype),
+            "emb_dim": variable.shape[-1],
+            "lookup_version": version,
+        }
+        ids, found = ([name for op in group for name in names(op)] for names in (_ids, _found))
+        merged.append(
+            Operator(
+                group[0].block,
+                "distributed_lookup_table",
+                {"Ids": ids},
+                {"Outputs": found},
+                attrs,
+                group[0].written_at,
+            )
+        )
+    return merged
+
+
+def _ids(op: Operator) -> list[str]:
+    return op.input("Ids")
+
+
+def _found(op: Operator) -> list[str]:
+    return op.output("Out")

@@ -1,0 +1,119 @@
+"""Where every parameter lives: its slices, and the server of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from refluid.ir import Program, Variable, VarType
+from refluid.ir.slices import Slice
+from refluid.transpiler.config import DistributeTranspilerConfig, Mode, choose_mode
+from refluid.transpiler.dispatch import PSDispatcher, RoundRobin
+from refluid.transpiler.lookups import remote_tables
+from refluid.transpiler.parts import Update, take_apart
+from refluid.transpiler.slices import count_slices, slice_name, slice_variable
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A trained parameter and the servers of its slices."""
+
+    param: str
+    grad: str
+    slices: tuple[Slice, ...]
+    endpoints: tuple[str, ...]  # one per slice
+    sparse: bool  # whether its gradient is SelectedRows
+    remote: bool  # whether trainers hold none of it and look rows up
+
+    @property
+    def sections(self) -> list[int]:
+        """The rows of each slice."""
+        return [piece.rows for piece in self.slices]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the slices."""
+        return [piece.name for piece in self.slices]
+
+    @property
+    def grad_names(self) -> list[str]:
+        """The names of the slices of its gradient."""
+        return [slice_name(self.grad, index, len(self.slices)) for index in range(len(self.slices))]
+
+    def on(self, endpoint: str) -> list[int]:
+        """The numbers of the slices that a server holds."""
+        return [index for index, held in enumerate(self.endpoints) if held == endpoint]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A job: its servers, its trainers, its mode, and where all parameters live."""
+
+    endpoints: tuple[str, ...]
+    trainers: int
+    mode: Mode
+    params: tuple[Placed, ...]
+
+    def of(self, param: str) -> Placed:
+        return next(placed for placed in self.params if placed.param == param)
+
+    def describe(self) -> str:
+        """A line per slice, for people."""
+        lines = [f"{self.mode.name.lower()} training, {len(self.endpoints)} servers, {self.trainers} trainers"]
+        for placed in self.params:
+            for piece, endpoint in zip(placed.slices, placed.endpoints, strict=True):
+                kind = " (table)" if placed.remote else ""
+                lines.append(f"  {endpoint}  {piece.name}  {list(piece.shape)}{kind}")
+        return "\n".join(lines)
+
+
+def place(
+    program: Program,
+    endpoints: Sequence[str],
+    trainers: int,
+    sync_mode: bool = True,
+    config: DistributeTranspilerConfig | None = None,
+) -> Placement:
+    """Decides where the parameters of a training program live."""
+    config = config or DistributeTranspilerConfig()
+    mode = choose_mode(config, sync_mode)
+    parts = take_apart(program)
+    remote = set() if mode is Mode.GEO else remote_tables(program, parts)
+    dispatcher = make_dispatcher(config.split_method, endpoints)
+    dispatcher.reset()
+    params = []
+    for update in parts.updates:
+        slices = _slices(update, len(endpoints), config)
+        chosen = _dispatch(dispatcher, slices, update.param)
+        sparse = program.global_block().var(update.grad).type == VarType.SELECTED_ROWS
+        name = update.param.name
+        params.append(Placed(name, update.grad, slices, chosen, sparse, name in remote))
+    return Placement(tuple(endpoints), trainers, mode, tuple(params))
+
+
+def _slices(update: Update, servers: int, config: DistributeTranspilerConfig) -> tuple[Slice, ...]:
+    shape = update.param.shape
+    cut = config.slice_var_up and update.sliceable
+    return slice_variable(update.param.name, shape, count_slices(shape, servers, config.min_block_size) if cut else 1)
+
+
+def make_dispatcher(method: Any, endpoints: Sequence[str]) -> PSDispatcher:
+    """The dispatcher that ``split_method`` names: a class, or None for RoundRobin."""
+    method = RoundRobin if method is None else method
+    if not (isinstance(method, type) and issubclass(method, PSDispatcher)):
+        raise TypeError(f"split_method must be a class derived from PSDispatcher, such as RoundRobin, not {method!r}")
+    return method(endpoints)
+
+
+def _dispatch(dispatcher: PSDispatcher, slices: Sequence[Slice], param: Variable) -> tuple[str, ...]:
+    block = Program().global_block()
+    variables = [block.create_var(name=s.name, shape=s.shape, dtype=param.dtype, persistable=True) for s in slices]
+    chosen = tuple(dispatcher.dispatch(variables))
+    who = type(dispatcher).__name__
+    if len(chosen) != len(slices):
+        raise ValueError(f"{who}.dispatch gave {len(chosen)} endpoints for the {len(slices)} slices of {param.name}")
+    strange = [endpoint for endpoint in chosen if endpoint not in dispatcher.eps]
+    if strange:
+        raise ValueError(f"{who}.dispatch placed {param.name} on {strange[0]!r}, which is none of {dispatcher.eps}")
+    return chosen

@@ -1,0 +1,61 @@
+"""Cutting variables into slices of rows, and joining slices to the whole again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from refluid.ir.slices import Slice
+
+
+def count_slices(shape: Sequence[int], servers: int, min_block_size: int) -> int:
+    """How many slices a variable is cut into: as many as there are servers, but none below ``min_block_size``."""
+    elements = math.prod(shape)
+    return max(1, min(servers, elements // min_block_size, shape[0]))
+
+
+def cut_rows(rows: int, parts: int) -> list[tuple[int, int]]:
+    """``rows`` in ``parts`` ranges that follow each other; no two differ by more than one row."""
+    bounds = [rows * part // parts for part in range(parts + 1)]
+    return list(pairwise(bounds))
+
+
+def slice_variable(name: str, shape: Sequence[int], parts: int) -> tuple[Slice, ...]:
+    """The slices of a variable: ``name.block0``, ``name.block1``, ...; a variable in one piece keeps its name."""
+    return slices_at(name, shape, cut_rows(shape[0], parts))
+
+
+def slices_at(name: str, shape: Sequence[int], ranges: Sequence[tuple[int, int]]) -> tuple[Slice, ...]:
+    """The slices of a variable that hold these ranges of rows."""
+    return tuple(
+        Slice(slice_name(name, index, len(ranges)), name, start, end, tuple(shape))
+        for index, (start, end) in enumerate(ranges)
+    )
+
+
+def slice_name(name: str, index: int, parts: int) -> str:
+    return name if parts == 1 else f"{name}.block{index}"
+
+
+def cut(array: Any, slices: Sequence[Slice]) -> list[Any]:
+    """The rows of ``array`` that each slice holds."""
+    return [array[piece.start : piece.end] for piece in slices]
+
+
+def join(parts: Sequence[Any], slices: Sequence[Slice]) -> Any:
+    """The inverse of `cut`: the whole variable; slices may come in any order."""
+    ordered = sorted(zip(slices, parts, strict=True), key=lambda pair: pair[0].start)
+    row = 0
+    for piece, part in ordered:
+        if piece.start != row or len(part) != piece.rows:
+            raise ValueError(
+                f"{piece.name} holds rows {piece.start} to {piece.end} of {piece.whole}, row {row} is next"
+            )
+        row = piece.end
+    if not ordered or row != ordered[-1][0].whole_shape[0]:
+        raise ValueError(f"the slices of {ordered[0][0].whole if ordered else 'a variable'} end at row {row}")
+    return np.concatenate([part for _, part in ordered])

@@ -1,0 +1,119 @@
+"""How trainers and servers begin: who initialises what, and how all get to the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from refluid.ir import OP_ROLE, Block, Operator, OpRole, Program
+from refluid.ir.slices import SLICES, Slice, slices_of
+from refluid.transpiler.copying import copy_operator
+from refluid.transpiler.dataflow import behind, reads, writes
+from refluid.transpiler.exchange import Exchange
+
+# Ops that fill a variable of any shape alike: a slice is filled by itself.
+_FILLING = frozenset({"fill_constant", "gaussian_random", "truncated_gaussian_random", "uniform_random"})
+
+
+@dataclass(frozen=True)
+class TrainerStartup:
+    """Turns a startup program into that of one trainer.
+
+    It initialises what it did before but for ``states``, which servers keep. Then, in one exchange, the first trainer
+    offers its parameters, and all receive what the servers have taken.
+    """
+
+    exchange: Exchange
+    states: frozenset[str]
+
+    def apply(self, program: Program) -> Program:
+        program = program.clone()
+        block = program.global_block()
+        params = self.exchange.placement.params
+        _check_initialised(block, [placed.param for placed in params])
+        tables = [placed.param for placed in params if placed.remote]
+        first = self.exchange.trainer_id == 0
+        _drop_initialisers(block, self.states if first else self.states.union(tables))
+        if first:
+            self.exchange.offer(block)
+        self.exchange.pull(block, initial=True)
+        for name in tables:
+            attrs = {OP_ROLE: int(OpRole.RPC), "shape": list(block.var(name).shape), "initial": True}
+            block.append_op(type="fake_init", outputs={"Out": name}, attrs={**attrs, **self.exchange.attrs})
+        return program
+
+
+def _check_initialised(block: Block, params: Sequence[str]) -> None:
+    missing = sorted(set(params) - {name for op in block.ops for name in writes(op)})
+    if missing:
+        raise ValueError(
+            f"the startup program does not initialise {', '.join(missing)}: "
+            "pass the one that belongs to the program, transpile(..., startup_program=...)"
+        )
+
+
+def _drop_initialisers(block: Block, names: frozenset[str]) -> None:
+    kept = [op for op in block.ops if not writes(op) <= names]
+    needed = {id(op) for op in behind({name for op in kept for name in reads(op)}, block.ops)}
+    block.ops = [op for op in block.ops if not writes(op) <= names or id(op) in needed]
+
+
+@dataclass(frozen=True)
+class ServerStartup:
+    """Turns a startup program into that of the server that runs ``server``: only what it holds, in its slices.
+
+    Every initialiser says in its attribute ``slices`` what it fills a slice of.
+    """
+
+    server: Program
+
+    def apply(self, program: Program) -> Program:
+        source, result = program.global_block(), Program()
+        result.random_seed = program.random_seed
+        block = result.global_block()
+        held: dict[str, list[Slice]] = {}
+        for piece in slices_of(self.server):
+            held.setdefault(piece.whole, []).append(piece)
+        for name in dict.fromkeys(name for op in source.ops for name in op.output_arg_names if name in held):
+            writers = [op for op in source.ops if name in writes(op)]
+            if len(writers) == 1 and _fills_any_shape(writers[0]):
+                for piece in held[name]:
+                    self._fill(writers[0], piece, block)
+            else:
+                self._cut(name, held[name], source, block)
+        self._copy_parameters(block)
+        return result
+
+    def _fill(self, op: Operator, piece: Slice, block: Block) -> None:
+        block._clone_variable(self.server.global_block().var(piece.name))
+        copy = copy_operator(op, block, lambda name: [piece.name])
+        copy.attrs["shape"] = list(piece.shape)
+        copy.attrs[SLICES] = [str(piece)]
+
+    def _cut(self, name: str, pieces: Sequence[Slice], source: Block, block: Block) -> None:
+        """Initialises the whole variable as trainers do, and takes the rows of slices out of it."""
+        for op in behind({name}, source.ops):
+            for each in reads(op) | writes(op):
+                block._clone_variable(source.var(each), force_persistable=False).persistable = False
+            copy_operator(op, block, lambda name: [name])
+        for piece in pieces:
+            variable = block._clone_variable(self.server.global_block().var(piece.name))
+            variable.persistable = True
+            marks = {SLICES: [str(piece)]}
+            if piece.name == piece.whole:
+                block.ops[-1].attrs.update(marks)
+                continue
+            attrs = {"axes": [0], "starts": [piece.start], "ends": [piece.end], **marks}
+            block.append_op(type="slice", inputs={"Input": name}, outputs={"Out": piece.name}, attrs=attrs)
+
+    def _copy_parameters(self, block: Block) -> None:
+        """dc_asgd: what trainers read last, before they have read anything."""
+        for op in (op for each in self.server.blocks for op in each.ops if op.type == "ref_by_trainer_id"):
+            for name in op.input("X"):
+                block._clone_variable(self.server.global_block().var(name))
+                param = name.rpartition(".trainer_")[0]
+                block.append_op(type="assign", inputs={"X": param}, outputs={"Out": name})
+
+
+def _fills_any_shape(op: Operator) -> bool:
+    return op.type in _FILLING and not op.input_arg_names and not op.attrs.get("diag_num")

@@ -1,0 +1,74 @@
+"""What a trainer runs: the original program without updates, and one exchange with the servers at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from refluid.ir import Operator, Program
+from refluid.transpiler.dataflow import behind, reads, writes
+from refluid.transpiler.exchange import Exchange
+from refluid.transpiler.gradients import Gradients, gradients_on_trainer
+from refluid.transpiler.lookups import look_up_remotely
+from refluid.transpiler.parts import Parts, take_apart
+
+
+@dataclass(frozen=True)
+class TrainerProgram:
+    """Turns a training program into that of one trainer.
+
+    The result: lookups in remote tables, forward and backward, what else stays on trainers, then one exchange:
+    gradients out, parameters in; last, what looks at parameters after their update.
+    """
+
+    exchange: Exchange
+
+    def apply(self, program: Program) -> Program:
+        program = program.clone()
+        block = program.global_block()
+        parts = take_apart(program)
+        exchange, placement = self.exchange, self.exchange.placement
+        gradients = gradients_on_trainer(parts, placement.mode)
+        early, late = _split_at_update(_staying(block.ops, parts, gradients), parts)
+        tables = {
+            placed.param: {
+                "table_names": placed.names,
+                "epmap": list(placed.endpoints),
+                "height_sections": placed.sections,
+                **exchange.attrs,
+            }
+            for placed in placement.params
+            if placed.remote
+        }
+        block.ops = look_up_remotely(early, tables)
+        exchange.push(block, gradients.sent)
+        exchange.pull(block)
+        block.ops += late
+        program.changed()
+        return program
+
+
+def _staying(ops: Sequence[Operator], parts: Parts, gradients: Gradients) -> list[Operator]:
+    """The operators that trainers run, in order: the rest, clipping, and schedules that the rest looks at."""
+    looked_at = {name for op in parts.rest for name in reads(op)}
+    states = looked_at & {name for update in parts.updates for name in update.states}
+    if states:
+        reader = next(op for op in parts.rest if reads(op) & states)
+        raise reader.error(f"{', '.join(sorted(states))} is kept by the servers, trainers cannot read it")
+    staying = {id(op) for op in (*parts.rest, *gradients.ops, *behind(looked_at, parts.schedule))}
+    return [op for op in ops if id(op) in staying]
+
+
+def _split_at_update(ops: Sequence[Operator], parts: Parts) -> tuple[list[Operator], list[Operator]]:
+    """The operators before the exchange, and those after it: they see parameters as their updates left them."""
+    order = {id(op): place for place, op in enumerate(parts.updates[0].optimizer.block.ops)}
+    updated = {update.param.name: order[id(update.optimizer)] for update in parts.updates}
+    early, late, made_late = [], [], set[str]()
+    for op in ops:
+        names = reads(op)
+        if names & made_late or any(updated.get(name, len(order)) < order[id(op)] for name in names):
+            late.append(op)
+            made_late |= writes(op)
+        else:
+            early.append(op)
+    return early, late
