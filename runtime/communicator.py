@@ -28,10 +28,12 @@ class Background(TrainerExchange):
         self.agree()
         self._most_merged = max(1, flags.read_flag("FLAGS_communicator_max_merge_var_num"))
         most_waiting = max(1, flags.read_flag("FLAGS_communicator_send_queue_size"))
-        # A pull is due after so many steps were sent; sooner is not worth its bytes.
-        self._pull_after = max(1, flags.read_flag("FLAGS_communicator_min_send_grad_num_before_recv"))
+        # A pull is due after so many steps were sent, sooner is not worth its bytes. Fluid's flag counts gradients.
+        gradients = flags.read_flag("FLAGS_communicator_min_send_grad_num_before_recv")
+        most_stale = max(1, flags.read_flag("FLAGS_communicator_max_staleness"))
+        self._pull_after = min(max(1, -(-gradients // max(1, len(traffic.pushes)))), most_stale)
         self._receives_apart = flags.read_flag("FLAGS_communicator_independent_recv_thread")
-        self.bound = most_waiting + self._most_merged + self._pull_after
+        self.bound = min(most_waiting + self._most_merged + self._pull_after, most_stale)
         self.staleness = 0  # steps of this trainer that its parameters do not show, at the last step
         self.worst_staleness = 0
         self._waiting = Waiting(most_waiting, self._most_merged)

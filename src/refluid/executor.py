@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -130,7 +131,8 @@ class Executor:
         step = Step(block, names, fetches, scope, self.place, self._eager, padded)
         _check_reads(block, step, scope)
         cause = compilation.why_again(self._steps, key)
-        with compilation.announced(program, cause), profiling.record("compile and execute"):
+        announced = compilation.announced(program, cause) if step.compiles else nullcontext()
+        with announced, profiling.record("compile and execute"):
             try:
                 results = step(values)
             except OpError as error:

@@ -134,6 +134,11 @@ class Step:
         platform = self.place.device().platform
         return CompiledPiece(piece, self.persists, feeds, bool(self.seed), platform, eager, self._padded)
 
+    @property
+    def compiles(self) -> bool:
+        """Whether anything of it is compiled; a server's program is nothing but an exchange."""
+        return any(isinstance(piece, CompiledPiece) for piece in self.pieces)
+
     def close(self) -> None:
         """Ends the conversations with other processes that this step held."""
         for piece in self.pieces:

@@ -1,0 +1,134 @@
+"""One process of a parameter-server job for the tests: a server, a trainer, or the local run they are compared with.
+
+    train.py ROLE ID CASES.json OUT.npz
+
+Runs the cases of the file one after the other, each with its own endpoints, and writes what a trainer has seen.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import paddle.fluid as fluid
+
+WIDTH, ROWS = 6, 40
+
+
+def network(case):
+    x = fluid.layers.data("x", [WIDTH])
+    label = fluid.layers.data("label", [1])
+    hidden = x
+    if case.get("embedding"):
+        ids = fluid.layers.data("ids", [1], dtype="int64", lod_level=1)
+        table = fluid.layers.embedding(ids, [ROWS, 4], is_sparse=True, param_attr="table")
+        hidden = fluid.layers.concat([x, fluid.layers.sequence_pool(table, "sum")], axis=1)
+    hidden = fluid.layers.fc(hidden, case.get("hidden", 16), act="tanh")
+    return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), label))
+
+
+def optimizer(case):
+    rate = fluid.layers.exponential_decay(0.1, 5, 0.8) if case.get("decay") else 0.1
+    regularization = fluid.regularizer.L2Decay(0.01) if case.get("l2") else None
+    clip = case.get("clip")
+    if clip:
+        fluid.clip.set_gradient_clip(getattr(fluid.clip, clip)(0.05))
+    kind = case.get("optimizer", "SGD")
+    if kind == "Momentum":
+        return fluid.optimizer.Momentum(0.02, 0.9, regularization=regularization)
+    if kind == "Adam":
+        return fluid.optimizer.Adam(rate if case.get("decay") else 0.05, regularization=regularization)
+    return fluid.optimizer.SGD(rate, regularization=regularization)
+
+
+def batches(case, steps):
+    """Whole batches; trainer t of n takes every n-th sample from t on."""
+    rng = np.random.RandomState(case.get("seed", 3))
+    weight = rng.randn(WIDTH, 1)
+    for _ in range(steps):
+        x = rng.randn(12, WIDTH).astype("float32")
+        lengths = rng.randint(1, 4, 12)
+        ids = [rng.randint(0, ROWS, n) for n in lengths]
+        label = (np.tanh(x @ weight) + np.array([[i.sum() / 60.0] for i in ids])).astype("float32")
+        yield x, ids, label
+
+
+def feed(case, batch, part, parts):
+    x, ids, label = (each[part::parts] for each in batch)
+    values = {"x": x, "label": label}
+    if case.get("embedding"):
+        flat = np.concatenate(ids).reshape(-1, 1).astype("int64")
+        values["ids"] = fluid.create_lod_tensor(flat, [[len(i) for i in ids]], fluid.CPUPlace())
+    return values
+
+
+def config(case):
+    config = fluid.DistributeTranspilerConfig()
+    mode = case.get("mode", "sync")
+    config.sync_mode = mode == "sync"
+    config.half_async = mode == "half_async"
+    config.geo_sgd_mode = mode == "geo"
+    config.geo_sgd_need_push_nums = case.get("push", 4)
+    config.enable_dc_asgd = bool(case.get("dc_asgd"))
+    config.runtime_split_send_recv = bool(case.get("runtime_split"))
+    config.slice_var_up = case.get("sliced", True)
+    config.min_block_size = case.get("block", 8)
+    return config
+
+
+def run(case, role, number):
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 7
+    scope = fluid.core.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
+        loss = network(case)
+        optimizer(case).minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        trainers = case.get("trainers", 2)
+        if role != "local":
+            t = fluid.DistributeTranspiler(config(case))
+            endpoints = case["endpoints"]
+            t.transpile(
+                trainer_id=number if role == "trainer" else 0,
+                program=main,
+                startup_program=startup,
+                pservers=",".join(endpoints),
+                trainers=trainers,
+                sync_mode=case.get("mode", "sync") == "sync",
+                current_endpoint=endpoints[number] if role == "server" else "",
+            )
+            if role == "server":
+                program = t.get_pserver_program(endpoints[number])
+                exe.run(t.get_startup_program(endpoints[number], program))
+                exe.run(program)
+                return {}
+            main = t.get_trainer_program()
+        exe.run(startup)
+        part, parts = (number, trainers) if role == "trainer" else (0, 1)
+        steps = case.get("steps", 20) - case.get("fewer", 0) * part
+        losses = []
+        for batch in batches(case, steps):
+            (value,) = exe.run(main, feed=feed(case, batch, part, parts), fetch_list=[loss])
+            losses.append(float(value[0]))
+        found = {"losses": np.array(losses)}
+        if case.get("keep", True):
+            held = (scope.find_var(p.name) for p in main.all_parameters())
+            found.update({v.name: np.array(v.get_tensor()) for v in held if v is not None and v.value is not None})
+        exe.close()
+        return found
+
+
+def main():
+    role, number, cases, out = sys.argv[1], int(sys.argv[2]), json.load(open(sys.argv[3])), sys.argv[4]
+    found = {}
+    for i, case in enumerate(cases):
+        takes_part = role == "local" or number < (
+            len(case["endpoints"]) if role == "server" else case.get("trainers", 2)
+        )
+        if takes_part:
+            found.update({f"{i}/{name}": value for name, value in run(case, role, number).items()})
+    np.savez(out, **found)
+
+
+if __name__ == "__main__":
+    main()
