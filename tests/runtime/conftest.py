@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.cluster import Jobs
+from cluster.jobs import Jobs
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ Runs the cases of the file one after the other, each with its own endpoints, and
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -119,7 +120,8 @@ def run(case, role, number):
 
 
 def main():
-    role, number, cases, out = sys.argv[1], int(sys.argv[2]), json.load(open(sys.argv[3])), sys.argv[4]
+    role, number, out = sys.argv[1], int(sys.argv[2]), sys.argv[4]
+    cases = json.loads(Path(sys.argv[3]).read_text())
     found = {}
     for i, case in enumerate(cases):
         takes_part = role == "local" or number < (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-SCRIPT = Path(__file__).parent / "jobs" / "train.py"
+SCRIPT = Path(__file__).parent / "train.py"
 PATIENCE = 180.0
 
 
