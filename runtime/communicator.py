@@ -46,6 +46,7 @@ class Background(TrainerExchange):
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self.session.on_leave(self.stop)
+        self.session.on_flush(self.flush)
         self.start()
 
     # The training thread
@@ -90,6 +91,13 @@ class Background(TrainerExchange):
     def is_running(self) -> bool:
         """Whether the threads run."""
         return bool(self._threads)
+
+    def flush(self) -> None:
+        """Returns when servers have the gradients of every step so far."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure or self._sent == self._stepped or not self._threads)
+            if self._failure is not None:
+                raise self._failure
 
     def stop(self) -> None:
         """Sends what is waiting, then ends the threads."""

@@ -19,9 +19,10 @@ from refluid.runtime.communicator import Background
 from refluid.runtime.geo_exchange import GeoPushPull
 from refluid.runtime.modes import Mode
 from refluid.runtime.packing import join, messages, on_host, to_device
-from refluid.runtime.session import OFFER, ROWS, START, Message
+from refluid.runtime.session import OFFER, ROWS, START, Message, current
 from refluid.runtime.traffic import Lookup, Traffic, read_traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
+from refluid.runtime.wire import pb
 from refluid.scope import Scope
 
 
@@ -31,6 +32,8 @@ def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange
         return server.Server(ops[0], scope, place)
     if ops[0].type == "server_sum":
         return ServerSums(ops)
+    if ops[0].type == "checkpoint_notify":
+        return Notice(ops)
     traffic = read_traffic(ops)
     if traffic.initial:
         return Start(traffic, scope, place)
@@ -138,6 +141,23 @@ def _outputs(lookup: Lookup, values: Sequence[Any], rows: np.ndarray) -> dict[st
         found[name] = value.with_data(taken) if isinstance(value, Ragged) else taken
         begin += count
     return found
+
+
+class Notice(Exchange):
+    """Servers are told to write their variables to a folder, each a file."""
+
+    def __init__(self, ops: Sequence[Operator]):
+        self._ops = ops
+
+    def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
+        session = current()
+        if session is None:
+            raise RuntimeError("checkpoint_notify runs on trainers, after their startup program")
+        session.flush()
+        for op in self._ops:
+            for endpoint in op.attr("epmap"):
+                session.tell(endpoint, "Snapshot", pb.SnapshotRequest(caller=session.caller, folder=op.attr("dir")))
+        return {}
 
 
 class ServerSums(Exchange):

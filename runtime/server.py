@@ -19,6 +19,7 @@ import grpc
 import numpy as np
 
 from refluid import flags
+from refluid.files.variables import LOADED
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime import wire
@@ -34,7 +35,6 @@ from refluid.scope import Scope
 
 log = logging.getLogger(__name__)
 
-LOADED = "@PARAMETERS_LOADED@"  # set in a server's scope when a model was loaded into it
 _PATIENCE = 20.0  # seconds a call waits before it answers "not yet"
 _GRACE = 5.0  # seconds that calls under way have to end when the server stops
 _REMIND = 10.0  # seconds between two remarks about somebody who is awaited
@@ -88,6 +88,7 @@ class Server(Exchange):
             "Sum": self.peers.answer,
             "Leave": self._leave,
             "Beat": self._beat,
+            "Inventory": self._inventory,
             "Snapshot": self._snapshot,
             "Status": self._status,
         }
@@ -255,6 +256,9 @@ class Server(Exchange):
         request, _ = wire.decode(pb.CallerRequest, message)
         self._roster.see(request.caller.trainer, time.monotonic())  # not under the lock: an update may take long
         return wire.encode(pb.Empty())
+
+    def _inventory(self, message: bytes) -> list[Any]:
+        return wire.encode(pb.Text(text=json.dumps(self._shard.slices)))
 
     def _snapshot(self, message: bytes) -> list[Any]:
         request, _ = wire.decode(pb.SnapshotRequest, message)

@@ -73,6 +73,7 @@ class Session:
         self._left = False
         self._stop = threading.Event()
         self._on_leave: list[Callable[[], None]] = []
+        self._on_flush: list[Callable[[], None]] = []
         self._join_all()
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._heart.start()
@@ -234,6 +235,15 @@ class Session:
     def on_leave(self, action: Callable[[], None]) -> None:
         """Registers what must happen before this trainer leaves: queues to empty, threads to end."""
         self._on_leave.append(action)
+
+    def on_flush(self, action: Callable[[], None]) -> None:
+        """Registers how to send what is waiting to be sent."""
+        self._on_flush.append(action)
+
+    def flush(self) -> None:
+        """Returns when servers have all that this trainer has computed."""
+        for action in self._on_flush:
+            action()
 
     def leave(self) -> None:
         """Tells every server that this trainer is done. Calling it again does nothing."""

@@ -12,9 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.files.variables import save_variables
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
+from refluid.ir.slices import SLICES, Slice
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
 from refluid.lowering.plan import reads_and_writes
@@ -44,6 +46,7 @@ class Shard:
         self._per_trainer = any(name.endswith(".trainer_0") for name in listen.input("X"))
         self.pushable = {_without_trainer(name): self._variable(name) for name in listen.input("X")}
         self._schedule: Step | None = None
+        self.slices: list[str] = list(listen.attrs.get(SLICES, ()))
         self._copies = _copies_per_trainer(self._blocks)
 
     # What is here
@@ -170,7 +173,8 @@ class Shard:
 
     def save(self, folder: str) -> None:
         """Writes every variable of this server into a folder, a file each."""
-        raise NotImplementedError
+        variables = [self._variable(Slice.parse(text).name) for text in self.slices]
+        save_variables(self._scope, variables, folder)
 
 
 class _Update:

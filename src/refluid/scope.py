@@ -91,6 +91,10 @@ class Scope:
             found = self._variables[name] = ScopeVariable(name)
         return found
 
+    def own_var(self, name: str) -> ScopeVariable:
+        """The variable of that name in this very scope, whatever its parents hold."""
+        return self._variables.setdefault(name, ScopeVariable(name))
+
     def find_var(self, name: str) -> ScopeVariable | None:
         """The variable of that name here or in a parent."""
         found = self._variables.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,8 @@ from paddle.batch import batch
 from paddle.reader import buffered, cache, chain, compose, firstn, map_readers, shuffle, xmap_readers
 from refluid.files import inference_models, program_state, variables
 from refluid.ir import Parameter, Program, Variable, default_main_program
-from refluid.scope import global_scope
+from refluid.ir.slices import slices_of
+from refluid.scope import Scope, global_scope
 
 __all__ = [
     "batch",
@@ -74,12 +76,27 @@ def save_vars(
     A new folder appears complete or not at all, and an existing one changes in one step where the system can do that;
     a crash never leaves half a file. With neither ``dirname`` nor ``filename``, returns what the file would hold.
     """
-    chosen = _chosen(main_program, vars, predicate)
+    return _save(main_program, _chosen(main_program, vars, predicate), dirname, filename)
+
+
+def _save(
+    program: Any, chosen: list[Variable], dirname: str | None, filename: str | None, complete: bool = False
+) -> bytes | None:
+    scope, chosen = _scope_to_save(program, chosen, complete)
     if dirname is None and filename is None:
-        return variables.variables_to_bytes(global_scope(), chosen)
+        return variables.variables_to_bytes(scope, chosen)
     if chosen:
-        variables.save_variables(global_scope(), chosen, dirname or "", filename)
+        variables.save_variables(scope, chosen, dirname or "", filename)
     return None
+
+
+def _scope_to_save(program: Any, chosen: list[Variable], complete: bool = False) -> tuple[Scope, list[Variable]]:
+    """On a trainer with parameter servers, the variables come from these; the runtime is loaded only then."""
+    if not any(module == "refluid.runtime.session" for module in sys.modules):
+        return global_scope(), chosen
+    from refluid.runtime.gather import scope_to_save
+
+    return scope_to_save(_program(program), global_scope(), chosen, complete)
 
 
 def save_params(executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None) -> Any:
@@ -88,8 +105,11 @@ def save_params(executor: Any, dirname: str | None, main_program: Any = None, fi
 
 
 def save_persistables(executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None) -> Any:
-    """Saves everything training goes on from: parameters, optimizer state, counters."""
-    return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+    """Saves everything training goes on from: parameters, optimizer state, counters.
+
+    On a trainer with parameter servers, what these hold is gathered into whole variables; one trainer does it for all.
+    """
+    return _save(main_program, _chosen(main_program, None, is_persistable), dirname, filename, complete=True)
 
 
 def load_vars(
@@ -123,7 +143,15 @@ def load_params(
 def load_persistables(
     executor: Any, dirname: str | None, main_program: Any = None, filename: str | bytes | None = None
 ) -> None:
-    """Loads everything training goes on from."""
+    """Loads everything training goes on from.
+
+    With the main or startup program of a parameter server, its slices are read out of the files of whole variables.
+    """
+    if slices_of(_program(main_program)):
+        if filename is not None or dirname is None:
+            raise ValueError("a parameter server loads a folder with a file per variable: pass dirname, not filename")
+        variables.load_slices(global_scope(), _program(main_program), dirname)
+        return
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
@@ -153,13 +181,14 @@ def save_inference_model(
         raise ValueError("feeded_var_names must be a list of names")
     if not targets or not all(isinstance(target, Variable) for target in targets):
         raise ValueError("target_vars must be a list of variables, with at least one of them")
-    program, scope = _program(main_program), global_scope()
+    program = _program(main_program)
     if not export_for_deployment:
         model_filename = (model_filename or inference_models.MODEL) + ".main_program"
         names = [target.name for target in targets]
     else:
         program = inference_models.inference_program(program, feeds, targets)
         names = inference_models.feeds_and_fetches(program)[1]
+    scope, _ = _scope_to_save(program, [v for v in program.list_vars() if is_persistable(v)])
     inference_models.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
     return names
 

@@ -17,6 +17,7 @@ from refluid.files.variables import (
 )
 from refluid.files.writing import write_together
 from refluid.ir import Operator, Program, Variable, VarType, name_of, unique_name
+from refluid.ir.remote import look_up_locally
 from refluid.scope import Scope
 
 MODEL = "__model__"
@@ -34,6 +35,7 @@ def inference_program(program: Program, feeds: Sequence[str], targets: Sequence[
     copy = program.clone()
     block = copy.global_block()
     block.ops = [op for op in block.ops if op.type not in ("feed", "fetch")]
+    look_up_locally(copy)
     fetched = [_scaled(copy, target, column) for column, target in enumerate(targets)]
     pruned = copy._prune_with_input(feeds, fetched)._inference_optimize()
     block = pruned.global_block()

@@ -19,9 +19,12 @@ from refluid.errors import UninitializedError
 from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
 from refluid.files.writing import path_inside, write_together
 from refluid.ir import Program, Variable, VarType
+from refluid.ir.slices import slices_of
 from refluid.ir.vartype import as_numpy
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor, own
+
+LOADED = "@PARAMETERS_LOADED@"  # a variable of a server's scope that says that a model was loaded into it
 
 _NOT_SAVED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER, VarType.RAW, VarType.STEP_SCOPES)
 
@@ -93,6 +96,23 @@ def _write_bytes(data: bytes, stream: BinaryIO) -> None:
 def load_variables(scope: Scope, variables: Sequence[Variable], folder: str, filename: str | None = None) -> None:
     """Reads what `save_variables` wrote; a variable keeps its shape and dtype."""
     set_holders(scope, read_variables(variables, folder, filename))
+
+
+def load_slices(scope: Scope, program: Program, folder: str) -> None:
+    """Reads the slices that a server's program holds out of the files of whole variables.
+
+    The server then begins with these values, whatever trainers begin with.
+    """
+    parts = slices_of(program)
+    block = Program().global_block()
+    wholes = {part.whole: block.create_var(name=part.whole, shape=part.whole_shape) for part in parts}
+    for part in parts:
+        described = next((b.vars[part.name] for b in program.blocks if part.name in b.vars), None)
+        if described is not None:
+            wholes[part.whole].dtype = described.dtype
+    found = read_variables(list(wholes.values()), folder)
+    arrays = {part.name: np.asarray(found[part.whole].value)[part.start : part.end] for part in parts}
+    set_arrays(scope, {**arrays, LOADED: np.ones(1, np.int64)})
 
 
 def read_variables(variables: Sequence[Variable], folder: str, filename: str | None = None) -> dict[str, Any]:
