@@ -92,7 +92,7 @@ def _save(
 
 def _scope_to_save(program: Any, chosen: list[Variable], complete: bool = False) -> tuple[Scope, list[Variable]]:
     """On a trainer with parameter servers, the variables come from these; the runtime is loaded only then."""
-    if not any(module == "refluid.runtime.session" for module in sys.modules):
+    if "refluid.runtime.session" not in sys.modules:
         return global_scope(), chosen
     from refluid.runtime.gather import scope_to_save
 
