@@ -1,0 +1,50 @@
+"""The commands ``refluid launch`` and ``refluid status``, for distributed jobs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from refluid.runtime.launcher import Launcher
+from refluid.runtime.local_job import free_job, script_command
+from refluid.runtime.ports import HeldPorts
+
+
+def _add_launch(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--servers", type=_count, default=2, metavar="N", help="parameter servers (default 2)")
+    command.add_argument("--trainers", type=_count, default=2, metavar="N", help="trainers (default 2)")
+    command.add_argument("--log_dir", "--log-dir", default="logs", help="the folder for one log per process (logs)")
+    command.add_argument("--quiet", action="store_true", help="write the processes' lines to their logs only")
+    command.add_argument(
+        "--grace", type=float, default=10.0, metavar="SECONDS", help="given to whoever is told to stop (default 10)"
+    )
+    command.add_argument(
+        "--metrics_port", "--metrics-port", type=int, metavar="PORT", help="/metrics from this port on; 0: free ports"
+    )
+    command.add_argument("script", help="the script that every process runs")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="what follows goes to the script")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a number of processes, not {text}")
+    return int(text)
+
+
+def _launch(chosen: argparse.Namespace) -> int:
+    if not chosen.trainers:
+        raise ValueError("a job needs trainers")
+    ports = HeldPorts()
+    command = script_command(chosen.script, chosen.arguments)
+    return Launcher(
+        free_job(chosen.servers, chosen.trainers, ports),
+        command,
+        log_dir=Path(chosen.log_dir),
+        quiet=chosen.quiet,
+        grace=chosen.grace,
+        metrics_port=chosen.metrics_port,
+        ports=ports,
+    ).run()
+
+
+COMMANDS = {"launch": (_add_launch, _launch)}

@@ -1,0 +1,91 @@
+"""Who takes part in a distributed job, and the environment each of them is started with. Decides only; starts nothing.
+
+Fluid scripts learn their place from environment variables, and each generation of them from others. A member gets all
+of them, saying the same thing: the oldest scripts pair ``PADDLE_PSERVER_IPS`` with one ``PADDLE_PSERVER_PORT``, role
+makers read ``PADDLE_PSERVERS_IP_PORT_LIST``, collective ones ``PADDLE_TRAINER_ENDPOINTS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_ROLES = {"server": "PSERVER", "trainer": "TRAINER"}
+_LOGS = {"server": "serverlog", "trainer": "workerlog"}  # as Fluid's own launchers name them
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of a job."""
+
+    role: str  # server or trainer
+    index: int
+    endpoint: str
+    gpus: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.index}"
+
+    @property
+    def log_name(self) -> str:
+        return f"{_LOGS[self.role]}.{self.index}"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Endpoints of all servers and trainers; without servers it is a collective job."""
+
+    servers: tuple[str, ...]
+    trainers: tuple[str, ...]
+
+    def members(self) -> list[Member]:
+        """Every process, servers first."""
+        servers = [Member("server", index, endpoint) for index, endpoint in enumerate(self.servers)]
+        return servers + [Member("trainer", index, endpoint) for index, endpoint in enumerate(self.trainers)]
+
+    def environment(self, member: Member) -> dict[str, str]:
+        """The variables that tell a script its place, of every generation."""
+        host, port = split_endpoint(member.endpoint)
+        role, trainers = _ROLES[member.role], str(len(self.trainers))
+        variables = {
+            "PADDLE_TRAINERS": trainers,
+            "PADDLE_TRAINERS_NUM": trainers,
+            "PADDLE_TRAINER_ID": str(member.index),
+            "PADDLE_TRAINER_ENDPOINTS": ",".join(self.trainers),
+            "PADDLE_CURRENT_ENDPOINT": member.endpoint,
+            "PADDLE_CURRENT_IP": host,
+            "POD_IP": host,
+            "PADDLE_PORT": port,
+        }
+        if self.servers:
+            variables |= {"TRAINING_ROLE": role, "PADDLE_TRAINING_ROLE": role} | self._server_variables()
+        if member.gpus is not None:
+            variables["FLAGS_selected_gpus"] = member.gpus
+        return variables
+
+    def _server_variables(self) -> dict[str, str]:
+        variables = {"PADDLE_PSERVERS_IP_PORT_LIST": ",".join(self.servers)}
+        hosts, ports = zip(*map(split_endpoint, self.servers), strict=True)
+        if len(set(ports)) == 1:  # that generation knows one port only
+            variables |= {"PADDLE_PSERVER_IPS": ",".join(hosts), "PADDLE_PSERVER_PORT": ports[0]}
+        return variables
+
+
+def split_endpoint(endpoint: str) -> tuple[str, str]:
+    """Host and port of ``host:port``."""
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{endpoint!r} is no endpoint; expected HOST:PORT, such as 127.0.0.1:6174")
+    return host, port
+
+
+def spread(count: int, hosts: Sequence[str], first_port: int) -> tuple[str, ...]:
+    """``count`` endpoints over ``hosts``, as evenly as can be and host by host, on ports from ``first_port`` on."""
+    each, more = divmod(count, len(hosts))
+    return tuple(
+        f"{host}:{first_port + port}" for place, host in enumerate(hosts) for port in range(each + (place < more))
+    )
+
+
+# What a launcher sets, and what must not leak into a job from the shell it is started in.
+VARIABLES = frozenset(Placement(("a:1",), ("b:2",)).environment(Member("trainer", 0, "b:2")))

@@ -1,0 +1,81 @@
+"""Free ports, held until the process they are for listens on them.
+
+Looking for a free port and using it later is a race, unless the port stays taken in between. A socket that is bound
+but does not listen does that: the system gives its port to nobody who asks for any free one, and on Linux whoever binds
+it by number with SO_REUSEADDR, as servers do, still can.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+_ATTEMPTS = 64
+
+
+class HeldPorts:
+    """A set of ports that this process keeps free for its children."""
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def hold(self, host: str, port: int = 0) -> str:
+        """Holds a port, by default any free one, and returns its endpoint.
+
+        Raises:
+            OSError: the port is in use, or ``host`` is not an address of this machine.
+        """
+        held = _bind(host, port)
+        self._sockets.append(held)
+        return f"{host}:{held.getsockname()[1]}"
+
+    def hold_in_line(self, count: int) -> tuple[str, ...]:
+        """``count`` loopback endpoints with one port: 127.0.0.1, 127.0.0.2, and so on.
+
+        Where the system has no such addresses (they are Linux's), the ports differ instead.
+        """
+        hosts = [f"127.0.0.{number}" for number in range(1, count + 1)]
+        for _ in range(_ATTEMPTS if count < 255 and _has_address(hosts[-1]) else 0):
+            first = _bind(hosts[0], 0)
+            port, sockets = first.getsockname()[1], [first]
+            try:
+                sockets += [_bind(host, port) for host in hosts[1:]]
+            except OSError:  # someone else's port on one of the addresses
+                for held in sockets:
+                    held.close()
+                continue
+            self._sockets += sockets
+            return tuple(f"{host}:{port}" for host in hosts)
+        return tuple(self.hold(hosts[0]) for _ in hosts)
+
+    def release_for_children(self) -> None:
+        """Called before the children start: lets go where a held port could not be listened on."""
+        if not sys.platform.startswith("linux"):
+            self.close()
+
+    def close(self) -> None:
+        """Lets all ports go."""
+        for held in self._sockets:
+            held.close()
+        self._sockets.clear()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    # A name may stand for several addresses; the first is the one a server of that name binds.
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    held = socket.socket(family, kind, protocol)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(address)
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+def _has_address(host: str) -> bool:
+    try:
+        _bind(host, 0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Starting distributed jobs: ``python -m paddle.distributed.launch_ps`` and ``python -m paddle.distributed.launch``."""

@@ -1,0 +1,121 @@
+"""The commands ``refluid inspect``, ``refluid convert`` and ``refluid check``, for saved inference models."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refluid.inference import consistency, inspection, stablehlo
+from refluid.inference.models import FORMS, MODEL, InferenceModel, open_model, save_model
+from refluid.inference.samples import make_samples
+from refluid.ir import Program
+
+
+def _add_inspect(command: argparse.ArgumentParser) -> None:
+    _add_model(command)
+    command.add_argument("--ops", action="store_true", help="list every operator in order")
+    command.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz")
+
+
+def _add_convert(command: argparse.ArgumentParser) -> None:
+    _add_model(command)
+    command.add_argument("out", metavar="OUT", help="the folder to write")
+    command.add_argument("--to", required=True, choices=("stablehlo", *FORMS))
+    command.add_argument("--platforms", help="for stablehlo: such as cpu,cuda,tpu; by default the one here")
+    command.add_argument(
+        "--shape", action="append", default=[], metavar="FEED=8,13", help="for stablehlo: a fixed shape of a feed"
+    )
+
+
+def _add_check(command: argparse.ArgumentParser) -> None:
+    _add_model(command)
+    command.add_argument("--data", metavar="FILE", help="an .npz file with an array for each feed; by default random")
+    command.add_argument("--samples", type=int, default=8, help="how many random samples (default 8)")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--tolerance", type=float, default=1e-5, help="the largest |a - b| / max(1, |b|) (default 1e-5)"
+    )
+    command.add_argument(
+        "--program", metavar="FILE", help="the training program, to compare with: a ProgramDesc message"
+    )
+    command.add_argument("--params", metavar="PATH", help="its parameters: a folder or a file; by default the model's")
+
+
+def _add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument("folder", metavar="DIR", help="a folder that fluid.io.save_inference_model wrote")
+    command.add_argument("--model-filename", help=f"the program's file (default {MODEL})")
+    command.add_argument("--params-filename", help="the file of combined parameters (by default it is looked for)")
+
+
+def _open(chosen: argparse.Namespace) -> InferenceModel:
+    if stablehlo.is_exported(chosen.folder):
+        raise ValueError(f"{chosen.folder} holds an exported model; name the folder it was exported from")
+    return open_model(chosen.folder, chosen.model_filename, chosen.params_filename)
+
+
+def _inspect(chosen: argparse.Namespace) -> int:
+    path = Path(chosen.folder) / (chosen.model_filename or MODEL)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model file {path}")
+    program = Program.parse_from_string(path.read_bytes())
+    print(f"model    {path}")
+    print(inspection.describe(program))
+    if chosen.ops:
+        print(f"\n{inspection.list_operators(program)}")
+    if chosen.dot:
+        print("\nwrote", *inspection.draw(program, chosen.dot))
+    return 0
+
+
+def _convert(chosen: argparse.Namespace) -> int:
+    model = _open(chosen)
+    if chosen.to == "stablehlo":
+        platforms = chosen.platforms.split(",") if chosen.platforms else None
+        stablehlo.export(model, chosen.out, platforms, dict(map(_shape, chosen.shape)))
+    else:
+        save_model(model, chosen.out, chosen.to)
+    print(f"wrote {chosen.out}: {', '.join(sorted(path.name for path in Path(chosen.out).iterdir()))}")
+    return 0
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    name, _, dims = text.partition("=")
+    try:
+        return name, [int(dim) for dim in dims.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--shape is written FEED=8,13, not {text}") from error
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    model = _open(chosen)
+    feed = _samples(model, chosen)
+    differences, reason = consistency.compare_forms(model, feed)
+    if chosen.program:
+        training = consistency.open_training(chosen.program, chosen.params, model)
+        differences += consistency.compare_training(model, training, feed, chosen.seed)
+    rows = [
+        (d.form, d.output, f"{d.largest:.3g}", "" if d.largest <= chosen.tolerance else "too far") for d in differences
+    ]
+    print(inspection.table(("compared", "output", "difference", ""), rows))
+    if reason is not None:
+        print(f"not compared: the exported form ({reason})")
+    far = [d for d in differences if not d.largest <= chosen.tolerance]
+    verdict = "the forms agree" if not far else f"{len(far)} of {len(differences)} differences are too large"
+    print(f"{verdict} (tolerance {chosen.tolerance:g})")
+    return 1 if far else 0
+
+
+def _samples(model: InferenceModel, chosen: argparse.Namespace) -> dict[str, Any]:
+    if chosen.data is None:
+        return make_samples(model.program, model.feeds, chosen.samples, chosen.seed)
+    with np.load(chosen.data) as arrays:
+        missing = [name for name in model.feeds if name not in arrays]
+        if missing:
+            raise ValueError(f"{chosen.data} has no array {', '.join(missing)}")
+        return {name: arrays[name] for name in model.feeds}
+
+
+COMMANDS = {"inspect": (_add_inspect, _inspect), "convert": (_add_convert, _convert), "check": (_add_check, _check)}

@@ -1,0 +1,222 @@
+"""Whole launchers with tiny scripts: real processes, real signals."""
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SHOW = """
+import os, sys
+for name in sys.argv[1:]:
+    print(name, os.environ.get(name))
+"""
+
+# A server that waits for ever, and trainers that do what their argument says.
+ROLES = """
+import os, signal, subprocess, sys, time
+role = os.environ.get("TRAINING_ROLE", "TRAINER").lower() + os.environ["PADDLE_TRAINER_ID"]
+print("pid", os.getpid(), flush=True)
+exec(dict(argument.split(":", 1) for argument in sys.argv[1:]).get(role, "pass"))
+"""
+FOR_EVER = "signal.pause()"
+ONE = ["--servers", "0", "--trainers", "1"]
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Starts ``refluid launch`` in an empty folder."""
+    started = []
+
+    def start(script, *arguments, options=(), **popen):
+        (tmp_path / "script.py").write_text(script)
+        command = [sys.executable, "-m", "refluid.cli", "launch", *options, "script.py", *arguments]
+        settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path, **popen}
+        started.append(subprocess.Popen(command, **settings))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def finish(process, timeout=60):
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+def wait_for(condition, what, timeout=30):
+    end = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.01)
+    return found
+
+
+def is_alive(pid):
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def logged_pids(folder):
+    return [int(pid) for log in folder.glob("logs/*") for pid in re.findall(r"^pid (\d+)$\n", log.read_text(), re.M)]
+
+
+def pids(folder, count):
+    """The process numbers in the logs, once there are ``count``."""
+    return wait_for(lambda: found if len(found := logged_pids(folder)) == count else None, f"{count} processes")
+
+
+def test_lines_are_prefixed_and_each_process_has_its_log(launch, tmp_path):
+    names = ("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID")
+    code, out, err = finish(launch(SHOW, *names, options=["--servers", "1", "--trainers", "2", "--log_dir", "out"]))
+    assert (code, err) == (0, "[launch] started 1 server and 2 trainers, logs in out/\n")
+    assert sorted(out.splitlines()) == [
+        "[server 0] PADDLE_TRAINER_ID 0",
+        "[server 0] PADDLE_TRAINING_ROLE PSERVER",
+        "[trainer 0] PADDLE_TRAINER_ID 0",
+        "[trainer 0] PADDLE_TRAINING_ROLE TRAINER",
+        "[trainer 1] PADDLE_TRAINER_ID 1",
+        "[trainer 1] PADDLE_TRAINING_ROLE TRAINER",
+    ]
+    assert {log.name: log.read_text() for log in (tmp_path / "out").iterdir()} == {
+        "serverlog.0": "PADDLE_TRAINING_ROLE PSERVER\nPADDLE_TRAINER_ID 0\n",
+        "workerlog.0": "PADDLE_TRAINING_ROLE TRAINER\nPADDLE_TRAINER_ID 0\n",
+        "workerlog.1": "PADDLE_TRAINING_ROLE TRAINER\nPADDLE_TRAINER_ID 1\n",
+    }
+
+
+def test_a_job_variable_of_the_shell_does_not_leak_in(launch):
+    leaky = {**os.environ, "TRAINING_ROLE": "PSERVER", "HOME": "/home/of/mine"}
+    process = launch(SHOW, "TRAINING_ROLE", "HOME", options=ONE, env=leaky)
+    assert finish(process)[1] == "[trainer 0] TRAINING_ROLE None\n[trainer 0] HOME /home/of/mine\n"
+
+
+def test_a_server_can_listen_on_its_port(launch):
+    script = """
+import os, socket
+host, port = os.environ["POD_IP"], int(os.environ["PADDLE_PORT"])
+if os.environ["TRAINING_ROLE"] == "PSERVER":
+    with socket.create_server((host, port)) as server:
+        server.accept()[0].sendall(b"hello")
+else:
+    for endpoint in os.environ["PADDLE_PSERVERS_IP_PORT_LIST"].split(","):
+        host, port = endpoint.split(":")
+        while True:
+            try:
+                print(socket.create_connection((host, int(port))).recv(5).decode())
+                break
+            except ConnectionRefusedError:
+                pass
+"""
+    code, out, _ = finish(launch(script, options=["--servers", "2", "--trainers", "1"]))
+    assert (code, out) == (0, "[trainer 0] hello\n[trainer 0] hello\n")
+
+
+def test_the_first_failure_is_named_with_its_last_lines_and_ends_the_job(launch, tmp_path):
+    fail = "trainer1:print(*range(30), sep='\\n'); print('the reason', file=sys.stderr); sys.exit(7)"
+    others = [f"{role}:{FOR_EVER}" for role in ("pserver0", "trainer0")]
+    code, _, err = finish(launch(ROLES, fail, *others, options=["--servers", "1", "--quiet"]))
+    assert code == 7
+    said, *lines = err.split("[launch] ")[2:]
+    assert said.startswith("trainer 1 ended with exit code 7 after ") and "(logs/workerlog.1):" in said
+    assert [line.strip() for line in lines] == [*map(str, range(11, 30)), "the reason"]
+    assert not any(map(is_alive, logged_pids(tmp_path)))
+
+
+def test_an_ending_by_a_signal_is_named(launch):
+    process = launch(ROLES, "trainer0:os.kill(os.getpid(), signal.SIGKILL)", options=ONE)
+    code, _, err = finish(process)
+    assert code == 137
+    assert "trainer 0 was ended by SIGKILL, perhaps because memory ran out" in err
+
+
+def test_servers_that_stay_are_stopped_after_the_last_trainer(launch, tmp_path):
+    process = launch(ROLES, f"pserver0:{FOR_EVER}", options=["--servers", "1", "--trainers", "1", "--grace", "0.1"])
+    code, _, err = finish(process)
+    assert code == 0
+    assert "stopping server 0: still running 0.1 s after the last trainer ended" in err
+    assert not any(map(is_alive, pids(tmp_path, 2)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_everybody_and_what_they_started(launch, tmp_path, number):
+    sleeper = "print('pid', subprocess.Popen(['sleep', '600']).pid, flush=True); " + FOR_EVER
+    process = launch(
+        ROLES, *(f"{role}:{sleeper}" for role in ("pserver0", "trainer0", "trainer1")), options=["--servers", "1"]
+    )
+    found = pids(tmp_path, 6)
+    process.send_signal(number)
+    code, _, err = finish(process)
+    assert code == 128 + number
+    assert f"{number.name}: stopping 1 server and 2 trainers" in err
+    wait_for(lambda: not any(map(is_alive, found)), "the end of all processes")
+
+
+def test_whoever_does_not_stop_is_killed(launch, tmp_path):
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('pid 0', flush=True); time.sleep(600)"
+    process = launch(ROLES, f"trainer0:{deaf}", options=[*ONE, "--grace", "0.1"])
+    pids(tmp_path, 2)
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130
+    assert "trainer 0 does not stop; it is killed" in err
+
+
+def test_a_killed_launcher_takes_its_processes_along(launch, tmp_path):
+    process = launch(
+        ROLES, f"pserver0:{FOR_EVER}", f"trainer0:{FOR_EVER}", options=["--servers", "1", "--trainers", "1"]
+    )
+    found = pids(tmp_path, 2)
+    process.kill()
+    wait_for(lambda: not any(map(is_alive, found)), "the end of all processes")
+
+
+def test_a_terminal_gets_a_status_line(launch, tmp_path):
+    master, slave = pty.openpty()
+    screen = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    screen.pop("NO_COLOR", None)
+    process = launch(
+        ROLES,
+        f"trainer0:print('step 1'); {FOR_EVER}",
+        options=ONE,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    shown = ""
+
+    def read():
+        nonlocal shown
+        shown += os.read(master, 4096).decode()
+        return "| trainers 1 running, 0 done | trainer 0: step 1" in shown
+
+    wait_for(read, "the status line")
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    os.close(master)
+    assert "\x1b[36m[trainer 0]\x1b[0m step 1\r\n" in shown
+
+
+def test_output_that_nobody_reads_does_not_end_the_job(launch, tmp_path):
+    process = launch(ROLES, "trainer0:print('x' * 10000)", options=ONE)
+    process.stdout.close()
+    process.stdout = None
+    assert finish(process)[0] == 0
+    assert "x" * 10000 in (tmp_path / "logs/workerlog.0").read_text()
+
+
+def test_a_missing_script_is_said_at_once(launch, tmp_path):
+    process = subprocess.run(
+        [sys.executable, "-m", "refluid.cli", "launch", "nowhere.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (process.returncode, process.stderr) == (2, "refluid launch: there is no script nowhere.py\n")
