@@ -13,9 +13,9 @@ import numpy as np
 from refluid import stablehlo
 from refluid.executor import Executor
 from refluid.ir import Program
-from refluid.lowering.plan import reads_and_writes
 from refluid.model_files import is_persistable, load_variables
 from refluid.models import InferenceModel
+from refluid.ops.folding import reads_and_writes
 from refluid.predictor import Predictor
 from refluid.samples import make_samples
 from refluid.scope import Scope
