@@ -19,8 +19,8 @@ from refluid.ir.program import Program
 from refluid.ir.slices import SLICES, Slice
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
-from refluid.lowering.plan import reads_and_writes
 from refluid.lowering.step import Step
+from refluid.ops.folding import reads_and_writes
 from refluid.ops.values import SelectedRows
 from refluid.runtime.wire import Rows, Value
 from refluid.scope import Scope

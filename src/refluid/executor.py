@@ -142,6 +142,11 @@ class Executor:
         return results
 
     def _give_up_padding(self, program: Program, error: PaddingError) -> None:
+        if error.loop is not None:
+            error.loop.turn_by_turn = True
+            if not error.misfit:
+                warnings.warn(f"{error}, so the loop around it runs turn by turn", PaddingWarning, stacklevel=3)
+            return
         self._exact.add(program.uid)
         if error.misfit:
             return

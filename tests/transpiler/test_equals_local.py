@@ -5,12 +5,11 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from simulated_cluster import EXE, Job
 
 import paddle.fluid as fluid
 from refluid.ir import Program
-from refluid.ir.slices import slices_of
 from refluid.scope import Scope
+from simulated_cluster import EXE, Job
 
 L2 = fluid.regularizer.L2Decay
 BATCH, STEPS = 8, 4

@@ -17,9 +17,8 @@ from refluid.ir.roles import OP_ROLE, OP_ROLE_VAR, OpRole
 from refluid.ir.variable import Parameter, Variable, name_of
 from refluid.ir.vartype import VarType
 from refluid.ops import registry
-from refluid.ops.registry import GRAD_SUFFIX
+from refluid.ops.registry import EMPTY, GRAD_SUFFIX
 
-EMPTY = "@EMPTY@"
 _FLOATING = (VarType.FP16, VarType.FP32, VarType.FP64, VarType.BF16)
 
 

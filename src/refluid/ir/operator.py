@@ -44,6 +44,7 @@ class Operator:
         self.attrs = {name: _plain(value) for name, value in (attrs or {}).items() if value is not None}
         self.written_at = written_at
         self.originals: dict[str, str] = {}  # on recomputed copies: their variables' originals
+        self.turn_by_turn = False  # on loops: the lowering found that they cannot be compiled
 
     @property
     def program(self):
@@ -270,6 +271,7 @@ class Operator:
         copy.outputs = {slot: list(names) for slot, names in self.outputs.items()}
         copy.attrs = dict(self.attrs)
         copy.originals = self.originals
+        copy.turn_by_turn = self.turn_by_turn
         return copy
 
 

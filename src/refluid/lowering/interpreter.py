@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import jax
@@ -29,6 +30,7 @@ from refluid.lowering.ragged import (
     without_padding,
 )
 from refluid.ops.checks import RangeCheck, collecting
+from refluid.ops.folding import foldable_operators
 from refluid.ops.grad import Pullback, forward_with_pullback
 from refluid.ops.noise import fold_in
 from refluid.ops.registry import OpDef
@@ -65,9 +67,18 @@ class Schedule:
     @classmethod
     def of_inner(cls, block: Block) -> Schedule:
         """A block that an operator runs. It has no gradient ops: its operator is differentiated as a whole."""
+        version, known = _INNER.get(block, (None, None))
+        if known is not None and version == block.program._version:
+            return known
         ops = tuple(op for op in block.ops if op.type not in BOUNDARY)
         written = (block.find_var_recursive(name) for op in ops for name in op.output_arg_names)
-        return cls(ops, {}, stopped=frozenset(v.name for v in written if v is not None and v.stop_gradient))
+        stopped = frozenset(v.name for v in written if v is not None and v.stop_gradient)
+        schedule = cls(ops, {}, foldable_operators(ops), stopped)
+        _INNER[block] = block.program._version, schedule
+        return schedule
+
+
+_INNER: WeakKeyDictionary[Block, tuple[int, Schedule]] = WeakKeyDictionary()  # loops ask for them turn by turn
 
 
 def pair_gradients(ops: Sequence[Operator]) -> dict[int, int]:
@@ -138,7 +149,7 @@ def _evaluate(
     try:
         outputs = _call(op, definition, rows, context, pullback, shared)
     except Exception as error:
-        if not context.padded:
+        if not context.padded or isinstance(error, PaddingError):
             raise
         raise PaddingError(op, misfit=True) from error
     return masked_seed(op, as_sequences(definition, arguments, outputs))
@@ -183,13 +194,40 @@ class BlockRunner:
         """Whether values are there, and may decide what runs."""
         return self.context.host is not None
 
+    @property
+    def key(self) -> Any:
+        """The random key of the step, as plain integers, or None."""
+        return None if self.context.key is None else jax.random.key_data(self.context.key)
+
     def __call__(self, block: Block, env: Environment, turn: Any = 0) -> Environment:
         """The variables after a run of ``block``; ``turn`` counts runs, so that each draws its own random numbers."""
         env = dict(env)
         key = None if self.context.key is None else fold_in(self.context.key, turn)
-        context = replace(self.context, key=key, report=self._report, pullbacks={})
+        # On the host, rules that run blocks have taken padding off.
+        padded = self.context.padded and not self.on_host
+        context = replace(self.context, key=key, report=self._report, pullbacks={}, padded=padded)
         run(Schedule.of_inner(block), env, context)
         return env
+
+    def part(self, block: Block, ops: Sequence[Operator], env: Environment, turn: Any, key: Any) -> Environment:
+        """The variables after some operators of a compiled ``block``, on rows that may be padding.
+
+        ``turn`` is None for operators that run once for all turns; what they report is out of the loop.
+        """
+        env = dict(env)
+        if key is not None:
+            key = fold_in(jax.random.wrap_key_data(key), 0 if turn is None else turn)
+        report = self._report if turn is not None else self.context.report
+        context = replace(self.context, key=key, report=report, pullbacks={}, padded=True)
+        try:
+            run(replace(Schedule.of_inner(block), ops=tuple(ops)), env, context)
+        except PaddingError as error:
+            raise error.within(self.op) from error
+        return env
+
+    def give_up(self, problem: str) -> NoReturn:
+        """Lets the operator run on the host instead, turn by turn."""
+        raise PaddingError(self.op, misfit=True).within(self.op) from ValueError(problem)
 
     def _report(self, op: Operator, check: RangeCheck, ids: Any) -> None:
         # A flag could not leave the loop or branch that is being traced.

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
-
-from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import BOUNDARY, Operator
 from refluid.ir.prune import needed_operators
 from refluid.ir.roles import OP_ROLE, OpRole
 from refluid.lowering.interpreter import Schedule, pair_gradients
+from refluid.ops.folding import foldable_operators, host_operators, reads_and_writes, writers_behind
 
 
 class Where(Enum):
@@ -79,57 +77,11 @@ def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None 
     return Plan(block, tuple(reversed(pieces)), tuple(reads), tuple(persists))
 
 
-def reads_and_writes(ops: Sequence[Operator]) -> tuple[list[str], list[str]]:
-    """The names read before they are written, and all names written, in order of appearance."""
-    reads: dict[str, None] = {}
-    writes: dict[str, None] = {}
-    for op in ops:
-        for name in op.input_arg_names:
-            if name != EMPTY and name not in writes:
-                reads[name] = None
-        writes.update(dict.fromkeys(name for name in op.output_arg_names if name != EMPTY))
-    return list(reads), list(writes)
-
-
-def foldable_operators(ops: Sequence[Operator]) -> frozenset[int]:
-    """Operators whose results are known while tracing and decide shapes: constants, and arithmetic on constants.
-
-    A name is known or it is not: where one of its writers needs values, none of them is folded, so that a counter that
-    is incremented in place can be evaluated anywhere by evaluating all its writers up to there.
-    """
-    reads, written = reads_and_writes(ops)
-    known, before = set(written) - set(reads), None
-    while known != before:
-        before = set(known)
-        for op in ops:
-            if not _is_constant(op, known):
-                known.difference_update(op.output_arg_names)
-    wanted = {name for op in ops for slot in op.definition.static for name in op.input(slot)} & known
-    return frozenset(id(op) for op in _writers_behind(wanted, ops))
-
-
-def _is_constant(op: Operator, known: set[str]) -> bool:
-    definition = op.definition
-    if definition.random or definition.host or "run_block" in definition.services:
-        return False
-    return definition.constant or all(name in known for name in op.input_arg_names)
-
-
-def _writers_behind(wanted: set[str], ops: Sequence[Operator]) -> list[Operator]:
-    """The operators that write the ``wanted`` names, and those that write what these read, and so on."""
-    while True:
-        writers = [op for op in ops if wanted.intersection(op.output_arg_names)]
-        reads = {name for op in writers if not op.definition.constant for name in op.input_arg_names}
-        if reads <= wanted:
-            return writers
-        wanted = wanted | reads
-
-
 def _group(
     ops: Sequence[Operator], folded: frozenset[int], pairs: dict[int, int]
 ) -> list[tuple[list[Operator], Where]]:
     """Runs of operators that go together."""
-    on_host = _host_operators(ops, folded)
+    on_host = host_operators(ops, folded)
     while True:
         groups: list[tuple[list[Operator], Where]] = []
         for op in ops:
@@ -141,20 +93,6 @@ def _group(
         if not torn:
             return groups
         on_host |= torn
-
-
-def _host_operators(ops: Sequence[Operator], folded: frozenset[int]) -> set[int]:
-    """An op whose shape depends on values cannot be compiled, and one that carries a large array is not: the array
-    would become a constant of the compiled code."""
-    makers: dict[str, int] = {}
-    on_host = set()
-    for op in ops:
-        definition = op.definition
-        unknown = any(makers.get(n) not in folded for slot in definition.static for n in op.input(slot))
-        if definition.runs_on_host(op) or unknown or any(isinstance(v, np.ndarray) for v in op.attrs.values()):
-            on_host.add(id(op))
-        makers.update(dict.fromkeys(op.output_arg_names, id(op)))
-    return on_host
 
 
 def talks(op: Operator) -> bool:
@@ -182,7 +120,7 @@ def _torn_pairs(groups: Sequence[tuple[list[Operator], Where]], pairs: dict[int,
 def _folded_before(group: Sequence[Operator], earlier: Sequence[Operator], folded: frozenset[int]) -> list[Operator]:
     """The constants of earlier pieces that decide shapes in this one; a value that crosses pieces is no constant."""
     wanted = {name for op in group for slot in op.definition.static for name in op.input(slot)}
-    return _writers_behind(wanted, [op for op in earlier if id(op) in folded])
+    return writers_behind(wanted, [op for op in earlier if id(op) in folded])
 
 
 def _persistable_writes(block: Block, ops: Sequence[Operator]) -> list[str]:

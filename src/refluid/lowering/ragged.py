@@ -29,7 +29,13 @@ class PaddingError(Exception):
 
     def __init__(self, op: Operator, misfit: bool = False):
         self.op, self.misfit = op, misfit
+        self.loop: Operator | None = None  # the innermost loop around it, which must run turn by turn
         super().__init__(f"{op.type} mixes rows ({op.written_at})")
+
+    def within(self, loop: Operator) -> PaddingError:
+        """The same error, seen from a loop that was being compiled."""
+        self.loop = self.loop or loop
+        return self
 
 
 def has_ragged(arguments: Arguments) -> bool:
@@ -49,7 +55,7 @@ def as_sequences(definition: OpDef, arguments: Arguments, outputs: Arguments) ->
     found = [v for slot in definition.input_names for v in arguments.get(slot, ()) if isinstance(v, Ragged)]
     first = next((value for value in found if value.levels), found[0])
     lead = next((v for slot in definition.input_names for v in arguments.get(slot, ())), first)
-    if not isinstance(lead, Ragged) and lead is not None and lead.shape[:1] == first.shape[:1]:
+    if isinstance(lead, jax.Array | np.ndarray) and lead.shape[:1] == first.shape[:1]:
         first = first.as_rows(first.data)  # Fluid looks at the first input, and that is no sequence
     return {
         slot: [_wrapped(value, _model(slot, i, definition, arguments, first)) for i, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""Arrays of tensors: lists of values, each of its own shape.
+"""Arrays of tensors: lists of values, each of its own shape, or `Steps` where the lengths of sequences decide.
 
 An index decides how long a list is, so it must be known while tracing; a counter that starts as a constant is.
 Writing gives a new list: the array as it was comes in through ``Array``, a slot real Fluid does without.
@@ -6,12 +6,15 @@ Writing gives a new list: the array as it was comes in through ``Array``, a slot
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.steps import Steps, as_list, length_of
 
 
 def _like_x(inputs: Described, attrs: dict) -> Described:
@@ -30,7 +33,7 @@ def _like_x(inputs: Described, attrs: dict) -> Described:
 def write_to_array(x, i, array=None):
     """The array with x at position i; positions left out before it hold zeros."""
     index = _position(i)
-    written = list(array or ())
+    written = as_list(array)
     written += [jax.tree.map(jnp.zeros_like, x)] * (index + 1 - len(written))
     written[index] = x
     return written
@@ -48,6 +51,8 @@ def write_to_array(x, i, array=None):
 def read_from_array(x, i, x_w=None):
     """What the array holds at position i."""
     index = _position(i)
+    if isinstance(x, Steps):
+        return x.at(index)
     if x is None or index >= len(x):
         raise ValueError(f"position {index} is read, but the array holds {len(x or ())} tensors")
     return x[index]
@@ -66,7 +71,13 @@ def _one_count(inputs: Described, attrs: dict) -> Described:
     return {"Out": [ShapeDtype((1,), np.dtype("int64"))]}
 
 
-@op("lod_array_length", inputs="X", outputs="Out", grad=None, constant=True, lod="aware", infer=_one_count)
+def _is_list(operator: Any) -> bool:
+    """Whether only writes at known positions make the array: the lengths of sequences decide nothing."""
+    name = operator.input("X")[0]
+    return all(each.type == "write_to_array" for each in operator.block.ops if name in each.output_arg_names)
+
+
+@op("lod_array_length", inputs="X", outputs="Out", grad=None, constant=_is_list, lod="aware", infer=_one_count)
 def lod_array_length(x):
     """How many tensors the array holds."""
-    return jnp.asarray([len(x or ())], jnp.int64)
+    return jnp.asarray(length_of(x), jnp.int64).reshape(1)

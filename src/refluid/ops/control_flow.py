@@ -13,7 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
+from refluid.ops.folding import compiles
 from refluid.ops.infer import ShapeDtype, infer_outputs
+from refluid.ops.loop_form import loop_form
+from refluid.ops.nested import without_padding
+from refluid.ops.rank_loop import run_steps
 from refluid.ops.recurrent import given_shapes
 from refluid.ops.registry import op
 from refluid.ops.values import plain
@@ -26,18 +30,10 @@ def _branches_on_host(operator: Any) -> bool:
     that may have one, and does not come in, keeps it on the host only.
     """
     block = operator.attrs["sub_block"]
-    if not operator.attrs.get("is_scalar_condition", False) or _has_host_operators(block):
+    if not operator.attrs.get("is_scalar_condition", False) or not compiles(block):
         return True
     written = operator.input("Out") or operator.output("Out")
     return any(_may_hold_value(operator, name) for name in written if name not in operator.input("Input"))
-
-
-def _has_host_operators(block: Any) -> bool:
-    return any(
-        inner.definition.runs_on_host(inner) or any(inner.input(slot) for slot in inner.definition.static)
-        for each in block.ops
-        for inner in each.within()
-    )
 
 
 def _may_hold_value(operator: Any, name: str) -> bool:
@@ -100,13 +96,15 @@ def _branch(mask, count: int):
 
 
 def _loops_on_host(operator: Any) -> bool:
-    """Whether a loop is too free for lax.while_loop, which cannot be differentiated and keeps shapes."""
+    """Whether a loop is too free to be compiled: lax.while_loop cannot be differentiated and keeps shapes."""
     block = operator.attrs["sub_block"]
+    if loop_form(operator) is not None:
+        return False
     carried = {*operator.input("X"), *operator.input("Condition")}
     differentiated = any(
         other.type == "while_grad" and other.attrs["sub_block"] is block for other in operator.block.ops
     )
-    if differentiated or operator.type == "while_grad" or _has_host_operators(block):
+    if differentiated or operator.type == "while_grad" or not compiles(block):
         return True
     return not carried.issuperset(operator.output("Out")) or not _keeps_shapes(block, operator.output("Out"))
 
@@ -140,9 +138,14 @@ def while_(x, condition, *, run_block, sub_block, is_test=False):
     env = _environment(run_block, "X", x)
     names = run_block.names("Out")
     (test,) = run_block.names("Condition")
+    form = None if run_block.on_host else loop_form(run_block.op)
+    if form is not None:
+        left = {**run_steps(run_block, form, env), test: jnp.zeros_like(plain(condition))}
+        return _select(left, names), None
     env[test] = condition
     if isinstance(condition, Tracer) and not run_block.on_host:
         return _compiled_loop(run_block, sub_block, env, names, test), None
+    env = {name: without_padding(value) for name, value in env.items()}
     turn = 0
     while bool(plain(env[test]).reshape(())):
         after = run_block(sub_block, env, turn)

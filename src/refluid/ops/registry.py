@@ -21,6 +21,7 @@ from typing import Any
 from refluid.errors import UnknownOpError
 
 GRAD_SUFFIX = "@GRAD"
+EMPTY = "@EMPTY@"  # the name that a result nobody wants is written to
 
 # Keyword-only parameters the lowering fills in by itself; they are not attributes of the op.
 _SERVICES = frozenset({"key", "host", "run_block"})
@@ -55,7 +56,7 @@ class OpDef:
     has_grad: bool = True
     infer: Callable[..., Any] | None = None
     static: frozenset[str] = frozenset()
-    constant: bool = False
+    constant: bool | Callable[[Any], bool] = False
     random: bool = False
     host: bool | Callable[[Any], bool] = False
     lod: str | None = "share"
@@ -74,6 +75,10 @@ class OpDef:
     def runs_on_host(self, operator: Any) -> bool:
         """Whether this operator of the op cannot be compiled."""
         return self.host(operator) if callable(self.host) else self.host
+
+    def is_constant(self, operator: Any) -> bool:
+        """Whether the results of this operator of the op are known while tracing, whatever its inputs are."""
+        return self.constant(operator) if callable(self.constant) else self.constant
 
     def takes_padding(self, attrs: dict[str, Any], arguments: dict[str, list[Any]]) -> bool:
         """Whether rows of padding in the inputs cannot change real rows of the outputs."""
@@ -123,7 +128,7 @@ def op(
     differentiable: str | None = None,
     infer: Callable[..., Any] | None = None,
     static: str = "",
-    constant: bool = False,
+    constant: bool | Callable[[Any], bool] = False,
     random: bool = False,
     host: bool | Callable[[Any], bool] = False,
     lod: str | None = "share",
@@ -142,7 +147,8 @@ def op(
         ``ShapeDtype``, returns slot -> list of ``ShapeDtype``; unknown dims are -1.
       static: input slots whose values decide shapes: the rule receives NumPy arrays there. Where the lowering cannot
         know them before running, the op runs eagerly between compiled pieces.
-      constant: the outputs depend on the inputs' shapes only, so they are known while tracing.
+      constant: the outputs depend on the inputs' shapes only, so they are known while tracing. May be a function of the
+        operator.
       random: the rule takes ``key``, a jax.random key.
       host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
         in its signature receives the HostContext (scope, operator, place). May be a function of the operator.
@@ -218,7 +224,7 @@ def lookup(type: str) -> OpDef:
             forward = lookup(type.removesuffix("_grad"))
         except UnknownOpError:
             raise UnknownOpError(type) from None
-        derivable = not forward.host or "run_block" in forward.services
+        derivable = not forward.host or callable(forward.host) or "run_block" in forward.services
         if forward.has_grad and not forward.random and derivable:
             return _OPS.setdefault(type, derive_gradient_op(forward))
     raise UnknownOpError(type, nearest=_nearest(type))

@@ -27,7 +27,8 @@ def outer_reads(block: Block, local: Iterable[str] = ()) -> list[str]:
     """The names the block's ops read from outside, in order; ``local`` are names it is given."""
     written, reads = set(local), {}
     for op in block.ops:
-        reads.update(dict.fromkeys(name for name in op.input_arg_names if name not in written))
+        # What the block declares is not outside, even if it is read first: an array of an inner loop, still empty.
+        reads.update(dict.fromkeys(n for n in op.input_arg_names if n not in written and n not in block.vars))
         written.update(op.output_arg_names)
     return list(reads)
 
