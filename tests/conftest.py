@@ -24,7 +24,6 @@ def fresh_world():
 KNOWN = {
     "test_an_exported_model_gives_the_same_numbers_for_any_batch[image]": "convolutions with an open batch size",
     "test_check_compares_the_forms[image]": "convolutions with an open batch size",
-    "test_several_may_write_to_one_folder": "concurrent writers of one folder",
 }
 
 

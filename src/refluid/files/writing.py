@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from refluid.faults import fault_point
+from refluid.files.folder_locks import locked
 
 PARTIAL = ".partial"
 _CHUNK = 1 << 25
@@ -38,7 +39,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield stream
             _to_disk(stream)
         fault_point()
-        os.replace(partial, target)
+        with locked(target.parent):
+            os.replace(partial, target)
         fault_point()
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -51,7 +53,8 @@ def write_together(folder: str | os.PathLike[str], writers: Writers) -> None:
 
     Every file is complete and on disk before the first of them gets its name. A folder that does not exist yet appears
     with all files in it, or not at all. A folder that exists and holds only files is exchanged as a whole: at every
-    moment it has all old files or all new ones, and files with other names stay. Where the system cannot exchange
+    moment it has all old files or all new ones, and files with other names stay. Several may do so at the same time, in
+    threads or processes: one takes its turn after the other. Where the system cannot exchange
     folders (or this one has subfolders, or belongs to somebody else, or is where the process works), files are renamed
     one after the other: a kill in the middle leaves old and new files side by side, each of them whole.
 
@@ -65,7 +68,6 @@ def write_together(folder: str | os.PathLike[str], writers: Writers) -> None:
     if not target.exists() or _may_be_exchanged(target):
         with suppress(_CannotExchange):
             return _write_folder(target, writers)
-    target.mkdir(exist_ok=True)
     _write_in_place(target, writers)
 
 
@@ -96,24 +98,42 @@ def _write_folder(folder: Path, writers: Writers) -> None:
     stage = _partial_name(folder)
     try:
         stage.mkdir()
-        existed = folder.exists()
-        if existed:
-            stage.chmod(stat.S_IMODE(folder.stat().st_mode))
-            _link_others(folder, stage, writers)
         for name, write in writers.items():
             _write_file(path_inside(stage, name), write)
         for made in {path_inside(stage, name).parent for name in writers} | {stage}:
             _sync_folder(made)
         fault_point()
-        if existed:
-            _exchange(stage, folder)
-            fault_point()
-            _rescue_others(stage, folder, writers)
-        else:
-            _rename_folder(stage, folder)
+        if not _take_free_place(stage, folder):
+            _take_place_of_another(stage, folder, writers)
         _sync_folder(folder.parent)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def _take_free_place(stage: Path, folder: Path) -> bool:
+    """Gives a folder its name, if nothing or an empty folder has it."""
+    try:
+        if not folder.exists():
+            os.rename(stage, folder)
+            return True
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else made it in the meantime
+            raise
+    return False
+
+
+def _take_place_of_another(stage: Path, folder: Path, writers: Writers) -> None:
+    # Both are locked: the new one is in everybody's reach as soon as they are exchanged.
+    with locked(folder), locked(stage):
+        if not _may_be_exchanged(folder):
+            raise _CannotExchange
+        stage.chmod(stat.S_IMODE(folder.stat().st_mode))
+        _link_others(folder, stage, writers)
+        _sync_folder(stage)
+        fault_point()
+        _exchange(stage, folder)
+        fault_point()
+        _rescue_others(stage, folder, writers)
 
 
 def _link_others(folder: Path, stage: Path, writers: Writers) -> None:
@@ -126,7 +146,7 @@ def _link_others(folder: Path, stage: Path, writers: Writers) -> None:
 
 
 def _rescue_others(old: Path, folder: Path, writers: Writers) -> None:
-    """Brings over what somebody else wrote into the old folder after its other files were linked."""
+    """Brings over what somebody who takes no locks wrote into the old folder after its other files were linked."""
     for other in os.listdir(old):
         if other not in writers and not _same_file(old / other, folder / other):
             os.replace(old / other, folder / other)
@@ -139,15 +159,6 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _rename_folder(stage: Path, folder: Path) -> None:
-    try:
-        os.rename(stage, folder)
-    except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else made it in the meantime
-            raise _CannotExchange from error
-        raise
-
-
 def _write_in_place(folder: Path, writers: Writers) -> None:
     partials: dict[Path, Path] = {}
     try:
@@ -156,9 +167,10 @@ def _write_in_place(folder: Path, writers: Writers) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             partials[target] = _partial_name(target)
             _write_file(partials[target], write)
-        for target, partial in partials.items():
-            fault_point()
-            os.replace(partial, target)
+        with locked(folder):
+            for target, partial in partials.items():
+                fault_point()
+                os.replace(partial, target)
     except BaseException:
         for partial in partials.values():
             partial.unlink(missing_ok=True)
