@@ -44,6 +44,7 @@ class Operator:
         self.attrs = {name: _plain(value) for name, value in (attrs or {}).items() if value is not None}
         self.written_at = written_at
         self.originals: dict[str, str] = {}  # on recomputed copies: their variables' originals
+        self.implied: dict[str, list[str]] = {}  # inputs by slot that real Fluid's form of the op leaves out
 
     @property
     def program(self):
@@ -269,7 +270,7 @@ class Operator:
         copy.inputs = {slot: list(names) for slot, names in self.inputs.items()}
         copy.outputs = {slot: list(names) for slot, names in self.outputs.items()}
         copy.attrs = dict(self.attrs)
-        copy.originals = self.originals
+        copy.originals, copy.implied = self.originals, self.implied
         return copy
 
 
