@@ -2,7 +2,7 @@
 
     python record_files.py tests/end_to_end/fixtures
 
-tensors.zip: a tensor of each dtype that can be saved, one saved as float16, one with two levels of sequences, selected rows.
+tensors.zip: a tensor of each dtype that can be saved, one as float16, one with two levels of sequences, selected rows.
 state.zip: what fluid.save writes after three steps of Adam, and the loss of three more. Runs under Python 3.7.
 """
 
