@@ -18,17 +18,3 @@ def fresh_world():
 
     with program_guard(Program(), Program()), unique_name.guard(), scope_guard(Scope()):
         yield
-
-
-# Known to fail; each is open work.
-KNOWN = {
-    "test_an_exported_model_gives_the_same_numbers_for_any_batch[image]": "convolutions with an open batch size",
-    "test_check_compares_the_forms[image]": "convolutions with an open batch size",
-    "test_several_may_write_to_one_folder": "concurrent writers of one folder",
-}
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.name in KNOWN:
-            item.add_marker(pytest.mark.xfail(reason=KNOWN[item.name], strict=False))

@@ -16,7 +16,8 @@ FOLDERS = {
 }
 
 # Small modules that use nothing of ours, and that everyone may use.
-OPEN = {"errors", "faults", "files.writing", "flags", "profiling"}
+FILES = {"files.folder_locks", "files.remote_writing", "files.storage", "files.writing"}
+OPEN = {"errors", "faults", "flags", "profiling", *FILES}
 # Where values live: named arrays, devices, files.
 STATE = {"refluid.places", "refluid.scope", "refluid.files.tensors", "refluid.tensors"}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}

@@ -34,6 +34,8 @@ import record_files  # noqa: E402
 import save_and_run  # noqa: E402
 
 sys.path.pop(0)
+# Sequences, of which real Fluid only knows when it runs.
+FOUND_LATER = {("transcriber", "ctc_greedy_decoder_0.tmp_0"), ("transcriber", "save_infer_model/scale_0.tmp_0")}
 NAMES = [build.__name__ for build in models.MODELS]
 
 
@@ -44,13 +46,17 @@ def unpack(name, folder):
 
 
 def outputs_in(path):
-    with np.load(path) as data:
-        return [data[f"output_{i}"] for i in range(sum(key.startswith("output_") for key in data.files))]
+    values = save_and_run.read_values(path)
+    return [values[f"output_{i}"] for i in range(sum(key.startswith("output_") for key in values))]
 
 
 def assert_same_outputs(got, expected):
     assert len(got) == len(expected)
     for mine, theirs in zip(got, expected, strict=True):
+        assert isinstance(mine, tuple) == isinstance(theirs, tuple)
+        if isinstance(mine, tuple):
+            assert mine[1] == theirs[1]
+            mine, theirs = mine[0], theirs[0]
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
@@ -102,10 +108,16 @@ def test_a_model_saved_here_has_the_ops_and_variables_of_real_fluid(build, tmp_p
     mine = described((tmp_path / "mine" / build.__name__ / "__model__").read_bytes()).blocks[0]
 
     assert [variable.name for variable in mine.vars] == [variable.name for variable in theirs.vars]
+    read = {name for op in theirs.ops for slot in op.inputs for name in slot.arguments}
     for here, there in zip(mine.vars, theirs.vars, strict=True):
-        assert here.type == there.type and here.persistable == there.persistable, here.name
+        if here.name in read and (build.__name__, here.name) not in FOUND_LATER:
+            assert here.type == there.type, here.name
+        assert here.persistable == there.persistable, here.name
     assert [op.type for op in mine.ops] == [op.type for op in theirs.ops]
     for here, there in zip(mine.ops, theirs.ops, strict=True):
+        if any(attr.name == "sub_block" for attr in there.attrs):  # real Fluid collects their variables in a set
+            for slot in (*here.inputs, *there.inputs, *here.outputs, *there.outputs):
+                slot.arguments[:] = sorted(slot.arguments)
         assert (list(here.inputs), list(here.outputs)) == (list(there.inputs), list(there.outputs))
         attrs = {attr.name: attr for attr in there.attrs}
         kept = [attr for attr in here.attrs if attr.name in attrs and not attr.name.startswith("op_")]
@@ -123,7 +135,7 @@ def test_parameters_of_real_fluid_saved_again_are_the_same_bytes(name, tmp_path)
         assert (tmp_path / "again" / file).read_bytes() == (folder / file).read_bytes(), file
 
 
-@pytest.mark.parametrize("name", [*record_files.DTYPES, "sequences", "rows"])
+@pytest.mark.parametrize("name", [*record_files.DTYPES, "float16", "sequences", "rows"])
 def test_a_tensor_of_real_fluid_is_read_and_written_to_the_byte(name, tmp_path):
     path = unpack("tensors", tmp_path) / name
     with path.open("rb") as stream:
@@ -158,14 +170,18 @@ def test_the_program_beside_a_state_of_real_fluid_loads(tmp_path):
     assert program.global_block().var("x").type == VarType.LOD_TENSOR
 
 
-def run_script(interpreter, action, folder):
-    run = subprocess.run([interpreter, str(SCRIPT), action, str(folder)], capture_output=True, text=True, check=False)
+def run_oracle(*arguments):
+    """What real Fluid prints; with one thread, because several of them wait for each other at work."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [str(ORACLE), *map(str, arguments)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout
 
 
 @needs_oracle
 def test_models_saved_by_real_fluid_now_load_here(tmp_path):
-    run_script(ORACLE, "save", tmp_path)
+    run_oracle(SCRIPT, "save", tmp_path)
     for name in NAMES:
         got = save_and_run.run(fluid, str(tmp_path / name), save_and_run.read_feeds(tmp_path / name))
         assert_same_outputs(got, outputs_in(tmp_path / name / "data.npz"))
@@ -175,7 +191,7 @@ def test_models_saved_by_real_fluid_now_load_here(tmp_path):
 def test_models_saved_here_load_in_real_fluid(tmp_path):
     for build in models.MODELS:
         save_and_run.save(fluid, build, str(tmp_path / build.__name__))
-    run_script(ORACLE, "run", tmp_path)
+    run_oracle(SCRIPT, "run", tmp_path)
     for name in NAMES:
         assert_same_outputs(outputs_in(tmp_path / name / "ran.npz"), outputs_in(tmp_path / name / "data.npz"))
 
@@ -196,7 +212,5 @@ main, executor = fluid.default_main_program(), fluid.Executor(fluid.CPUPlace())
 fluid.load(main, sys.argv[2], executor)
 print(float(executor.run(main, feed=record_files.feed_of(1), fetch_list=[loss])[0][0]))
 """
-    command = [ORACLE, "-c", code, str(HERE / "interchange"), str(tmp_path / "model")]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr[-2000:]
-    np.testing.assert_allclose(float(run.stdout.split()[-1]), mine[0], rtol=1e-5)
+    printed = run_oracle("-c", code, HERE / "interchange", tmp_path / "model")
+    np.testing.assert_allclose(float(printed.split()[-1]), mine[0], rtol=1e-5)

@@ -110,6 +110,7 @@ def test_removing_leaves_other_files_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "checkpoint_final").mkdir()
     save(tmp_path, 1, 2)
-    (tmp_path / ".checkpoint_7.partial").mkdir()
+    (tmp_path / ".checkpoint_7.0a1b.partial").mkdir()
+    (tmp_path / ".checkpoint_6.removed").mkdir()
     checkpoints.remove_checkpoints(tmp_path)
     assert names_in(tmp_path) == ["checkpoint_final", "notes.txt"]

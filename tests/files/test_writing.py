@@ -1,9 +1,10 @@
 """Files appear whole or not at all, one by one and together."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -138,24 +139,71 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, name):
     assert names_in(tmp_path) == []
 
 
-def test_several_may_write_to_one_folder(tmp_path):
-    folder, errors = tmp_path / "folder", []
+def write_often(folder, names, times=8):
+    for _ in range(times):
+        write_together(folder, {name: lambda stream, name=name: stream.write(name.encode() * 1000) for name in names})
+
+
+def in_threads(work, arguments):
+    """Runs ``work`` in a thread for each argument, and raises what any of them raises."""
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        for future in [pool.submit(work, argument) for argument in arguments]:
+            future.result()
+
+
+@pytest.mark.parametrize("before", ["absent", "files", "subfolder"])
+def test_several_may_write_to_one_folder(tmp_path, before):
+    folder = tmp_path / "folder"
+    if before != "absent":
+        write_together(folder, writers(z=b"z"))
+    if before == "subfolder":
+        (folder / "sub").mkdir()
+    in_threads(lambda name: write_often(folder, name), "abcd")
+    assert {name: (folder / name).read_bytes() for name in "abcd"} == {name: name.encode() * 1000 for name in "abcd"}
+    assert (folder / "z").exists() == (before != "absent")
+    assert names_in(tmp_path) == ["folder"]
+    assert not [name for name in names_in(folder) if name.endswith(writing.PARTIAL)]
+
+
+def test_several_may_write_the_same_files(tmp_path):
+    folder = tmp_path / "folder"
+
+    def work(letter):
+        for _ in range(8):
+            write_together(folder, {name: lambda stream: stream.write(letter.encode() * 1000) for name in "ab"})
+
+    in_threads(work, "xyz")
+    assert (folder / "a").read_bytes() == (folder / "b").read_bytes()  # both of the same writer
+    assert names_in(folder) == ["a", "b"] and names_in(tmp_path) == ["folder"]
+
+
+def test_single_files_and_whole_folders_may_be_written_at_the_same_time(tmp_path):
+    folder = tmp_path / "folder"
+    write_together(folder, writers(a=b"1"))
 
     def work(name):
-        try:
-            for _ in range(10):
-                write_together(folder, {name: lambda stream: stream.write(name.encode() * 1000)})
-        except OSError as error:
-            errors.append(error)
+        for turn in range(8):
+            if name == "a":
+                write_together(folder, {"a": lambda stream: stream.write(b"a" * 1000)})
+                continue
+            with atomic_write(folder / name) as stream:
+                stream.write(f"{name}{turn}".encode())
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert [(folder / name).read_bytes() for name in "abc"] == [name.encode() * 1000 for name in "abc"]
-    assert names_in(tmp_path) == ["folder"]
+    in_threads(work, "abc")
+    found = {name: (folder / name).read_bytes() for name in names_in(folder)}
+    assert found == {"a": b"a" * 1000, "b": b"b7", "c": b"c7"}
+
+
+def test_processes_take_turns_too(tmp_path):
+    folder, context = tmp_path / "folder", multiprocessing.get_context("spawn")
+    others = [context.Process(target=write_often, args=(folder, name, 6)) for name in "ab"]
+    for other in others:
+        other.start()
+    write_often(folder, "c", 6)
+    for other in others:
+        other.join()
+    assert [other.exitcode for other in others] == [0, 0]
+    assert names_in(folder) == ["a", "b", "c"] and names_in(tmp_path) == ["folder"]
 
 
 def deaths(tmp_path, *arguments):

@@ -12,6 +12,7 @@ import numpy as np
 from paddle.fluid.inference_config import AnalysisConfig, NativeConfig
 from refluid.errors import FeedError
 from refluid.files.inference_models import load_inference
+from refluid.files.storage import at
 from refluid.inference.models import InferenceModel, open_model
 from refluid.inference.predictor import Predictor
 from refluid.places import CPUPlace, CUDAPlace
@@ -246,11 +247,7 @@ def _open(folder: str, program_file: str, params_file: str, buffers: tuple[bytes
     if buffers is None and os.path.dirname(program_file) == os.path.dirname(params_file):
         return open_model(os.path.dirname(program_file), os.path.basename(program_file), os.path.basename(params_file))
     if buffers is None:
-        contents = []
-        for path in (program_file, params_file):
-            with open(path, "rb") as stream:
-                contents.append(stream.read())
-        buffers = contents[0], contents[1]
+        buffers = at(program_file).read_bytes(), at(params_file).read_bytes()
     scope = Scope()
     program, feeds, fetches = load_inference(scope, None, *buffers)
     return InferenceModel(program, feeds, [variable.name for variable in fetches], scope)

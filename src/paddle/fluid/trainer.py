@@ -15,6 +15,7 @@ from paddle.fluid.compiler import CompiledProgram
 from paddle.fluid.data_feeder import DataFeeder
 from refluid.executor import Executor
 from refluid.files import checkpoints
+from refluid.files.storage import at
 from refluid.ir import Program, Variable, program_guard, unique_name
 from refluid.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
 from refluid.random_state import (
@@ -141,7 +142,7 @@ class Trainer:
         self._resume: dict[str, Any] | None = None
         with self._own_world():
             self.exe.run(self.startup_program)
-            if param_path and os.path.isdir(param_path):
+            if param_path and at(param_path).is_dir():
                 io.load_persistables(self.exe, param_path, self.train_program)
             elif param_path:  # not an error in Fluid: scripts name a folder that only their first run makes
                 warnings.warn(f"param_path: there is no folder {param_path}, so parameters are new", stacklevel=2)

@@ -1,28 +1,29 @@
 """Checkpoints: numbered folders that hold all that training goes on from, of which a crash never leaves a wrong one.
 
-A checkpoint is first written into a hidden folder: the variables, then the progress, then a manifest with the size and
-SHA-256 of both. The folder gets its name, ``checkpoint_<number>``, when all of it is on disk, and only then are older
-ones removed. A reader takes the newest folder whose files are what its manifest says. One process at a time writes to a
-folder of checkpoints.
+A checkpoint holds the variables, the progress, and, written last, a manifest with the size and SHA-256 of both. Its
+folder gets its name, ``checkpoint_<number>``, when all of it is on disk (where folders cannot be renamed: the manifest
+comes last), and only then are older ones removed. A reader takes the newest folder whose files are what its manifest
+says. One process at a time writes to a folder of checkpoints.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, BinaryIO
 
 from refluid.errors import CheckpointWarning
 from refluid.faults import fault_point
+from refluid.files.hashing import HashingStream, hash_file
+from refluid.files.storage import AnyPath, RemotePath, at
 from refluid.files.tensors import write_holder
 from refluid.files.variables import is_persistable, load_variables
+from refluid.files.writing import write_together
 from refluid.ir import Program, Variable
 from refluid.scope import Scope
 
@@ -30,7 +31,7 @@ VARIABLES = "__persistables__"
 PROGRESS = "progress.json"
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"checkpoint_(\d+)")
-_UNFINISHED = re.compile(r"\.checkpoint_\d+\.(partial|removed)")
+_UNFINISHED = re.compile(r"\.checkpoint_\d+\.([0-9a-f]+\.partial|removed)")
 
 
 @dataclass(frozen=True)
@@ -38,45 +39,50 @@ class Checkpoint:
     """A complete checkpoint on disk."""
 
     number: int
-    folder: Path
+    folder: AnyPath
     progress: dict[str, Any]
 
 
-def save_checkpoint(folder: str | Path, scope: Scope, program: Program, progress: dict[str, Any], keep: int) -> Path:
+def save_checkpoint(folder: Any, scope: Scope, program: Program, progress: dict[str, Any], keep: int) -> AnyPath:
     """Writes the next checkpoint, then removes all but the newest ``keep``.
 
     Args:
       program: its persistable variables are saved, as far as the scope has values for them.
       progress: what else to remember, as JSON can hold it.
     """
-    root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
+    root = at(folder)
     number = max(_numbers(root), default=-1) + 1
-    partial = root / f".checkpoint_{number}.partial"
     _remove_unfinished(root)
-    partial.mkdir()
     variables = _saved_variables(scope, program)
-    with (partial / VARIABLES).open("wb") as stream:
+    files: dict[str, Any] = {}
+
+    def write_variables(stream: HashingStream) -> None:
         for variable in variables:
-            write_holder(stream, scope.var(variable.name).holder)
-            fault_point()
-        _to_disk(stream)
-    _write_json(partial / PROGRESS, progress)
-    files = {name: _fingerprint(partial / name) for name in (VARIABLES, PROGRESS)}
-    _write_json(partial / MANIFEST, {"format": 1, "files": files, "variables": [v.name for v in variables]})
-    _folder_to_disk(partial)
+            fault_point("write")
+            write_holder(stream, scope.var(variable.name).holder)  # pyright: ignore[reportArgumentType]
+
+    def write_hashed(name: str, write: Any, stream: BinaryIO) -> None:
+        hashing = HashingStream(stream)
+        write(hashing)
+        files[name] = hashing.fingerprint()
+
+    def write_manifest(stream: BinaryIO) -> None:
+        stream.write(_json({"format": 1, "files": files, "variables": [v.name for v in variables]}))
+
     complete = root / f"checkpoint_{number}"
-    fault_point()
-    partial.rename(complete)
-    fault_point()
-    _folder_to_disk(root)
+    writers = {
+        VARIABLES: partial(write_hashed, VARIABLES, write_variables),
+        PROGRESS: partial(write_hashed, PROGRESS, lambda stream: stream.write(_json(progress))),
+        MANIFEST: write_manifest,
+    }
+    write_together(complete, writers)
     _remove(root, sorted(_numbers(root))[:-keep])
     return complete
 
 
-def newest_checkpoint(folder: str | Path) -> Checkpoint | None:
+def newest_checkpoint(folder: Any) -> Checkpoint | None:
     """The newest complete checkpoint; damaged ones are passed over, with a warning."""
-    root = Path(folder)
+    root = at(folder)
     for number in sorted(_numbers(root), reverse=True):
         path = root / f"checkpoint_{number}"
         problem = find_damage(path)
@@ -98,26 +104,24 @@ def load_checkpoint(checkpoint: Checkpoint, scope: Scope, program: Program) -> N
     load_variables(scope, variables, str(checkpoint.folder), VARIABLES)
 
 
-def remove_checkpoints(folder: str | Path) -> None:
+def remove_checkpoints(folder: Any) -> None:
     """Removes every checkpoint, complete or not, and nothing else."""
-    root = Path(folder)
+    root = at(folder)
     _remove(root, sorted(_numbers(root)))
     _remove_unfinished(root)
 
 
-def find_damage(folder: Path) -> str | None:
+def find_damage(folder: AnyPath) -> str | None:
     """What is wrong with a checkpoint, or None if its files are what its manifest says."""
     try:
+        if (missing := [name for name in (MANIFEST, VARIABLES, PROGRESS) if not (folder / name).is_file()]) != []:
+            return f"it has no {missing[0]}"
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        files = {name: (entry["size"], entry["sha256"]) for name, entry in manifest["files"].items()}
         if manifest["format"] != 1 or "variables" not in manifest:
             return f"its format is {manifest['format']}, and only 1 is known"
         for name in (VARIABLES, PROGRESS):
-            size, digest = files[name]
-            if (folder / name).stat().st_size != size or _fingerprint(folder / name)["sha256"] != digest:
+            if hash_file(folder / name) != manifest["files"][name]:
                 return f"{name} is not the file that was written"
-    except FileNotFoundError as error:
-        return f"it has no {Path(error.filename).name}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest cannot be read: {error!r}"
     return None
@@ -128,57 +132,39 @@ def _saved_variables(scope: Scope, program: Program) -> list[Variable]:
     return sorted((v for v, held in found if held is not None and held.value is not None), key=lambda v: v.name)
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    content = json.dumps(value, indent=1).encode()
-    with path.open("wb") as stream:
-        stream.write(content[: len(content) // 2])
-        stream.flush()
-        fault_point()
-        stream.write(content[len(content) // 2 :])
-        _to_disk(stream)
-    fault_point()
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=1).encode()
 
 
-def _to_disk(stream: BinaryIO) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())
-
-
-def _folder_to_disk(folder: Path) -> None:
-    """A new name is on disk only after its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return {"size": stream.tell(), "sha256": digest}
-
-
-def _numbers(root: Path) -> list[int]:
+def _numbers(root: AnyPath) -> list[int]:
     if not root.is_dir():
         return []
     return [int(match[1]) for path in root.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
 
 
-def _remove(root: Path, numbers: Sequence[int]) -> None:
-    """Takes a checkpoint's name away before its files, so that half of one is never looked at."""
+def _remove(root: AnyPath, numbers: Sequence[int]) -> None:
+    """Takes a checkpoint's name, or its manifest, away before its files, so that half of one is never looked at."""
     for number in numbers:
-        hidden = root / f".checkpoint_{number}.removed"
+        folder = root / f"checkpoint_{number}"
+        if isinstance(folder, RemotePath):
+            (folder / MANIFEST).remove()
+            fault_point("remove")
+            folder.remove()
+            continue
+        hidden = folder.with_name(f".checkpoint_{number}.removed")
         shutil.rmtree(hidden, ignore_errors=True)
-        (root / f"checkpoint_{number}").rename(hidden)
+        folder.rename(hidden)
         for name in (MANIFEST, VARIABLES):
-            fault_point()
+            fault_point("remove")
             (hidden / name).unlink(missing_ok=True)
-        fault_point()
+        fault_point("remove")
         shutil.rmtree(hidden)
 
 
-def _remove_unfinished(root: Path) -> None:
+def _remove_unfinished(root: AnyPath) -> None:
     for path in [*root.iterdir()] if root.is_dir() else []:
         if _UNFINISHED.fullmatch(path.name):
-            shutil.rmtree(path)
+            if isinstance(path, RemotePath):
+                path.remove()
+            else:
+                shutil.rmtree(path)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from refluid.files.storage import at
 from refluid.files.variables import (
     feeds_and_fetches,
     is_persistable,
@@ -92,7 +92,7 @@ def load_inference(
         program = Program.parse_from_string(model)
         holders = read_variables_from_bytes([v for v in program.list_vars() if is_persistable(v)], params)
     else:
-        path = Path(folder) / os.path.basename(os.fspath(model or MODEL))  # pyright: ignore
+        path = at(folder) / os.path.basename(os.fspath(model or MODEL))  # pyright: ignore
         if not path.is_file():
             raise ValueError(f"there is no model file {path}")
         program = Program.parse_from_string(path.read_bytes())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from refluid.errors import UninitializedError
 from refluid.files.pickles import PickleError, read_pickle, write_pickle
+from refluid.files.storage import AnyPath, at, files_below
 from refluid.files.tensors import read_lod_tensor
 from refluid.files.variables import check_fits, is_persistable, load_variables, read_variables, set_arrays
 from refluid.files.writing import PARTIAL, write_together
@@ -61,7 +61,7 @@ def _value(scope: Scope, variable: Variable, path: str) -> np.ndarray:
 def load_state(scope: Scope, program: Program, path: str, variables: Sequence[Variable] | None = None) -> None:
     """Loads what `save_state` wrote, or a folder or combined file of variables, into a scope; all or nothing."""
     prefix = _prefix(path)
-    if not os.path.exists(prefix + ".pdparams"):
+    if not at(prefix + ".pdparams").exists():
         _load_variable_files(scope, program, path, variables)
         return
     found: dict[str, np.ndarray] = {}
@@ -83,7 +83,7 @@ def _pick(variables: Sequence[Variable], arrays: Mapping[str, Any], path: str) -
 def read_arrays(path: str) -> dict[str, Any]:
     """The arrays of a ``.pdparams`` or ``.pdopt`` file, by name; nothing in the file is run."""
     try:
-        found = read_pickle(Path(path).read_bytes())
+        found = read_pickle(at(path).read_bytes())
     except PickleError as error:
         raise PickleError(f"{path}: {error}") from error
     if not isinstance(found, dict):
@@ -92,10 +92,10 @@ def read_arrays(path: str) -> dict[str, Any]:
 
 
 def _load_variable_files(scope: Scope, program: Program, path: str, variables: Sequence[Variable] | None) -> None:
-    if os.path.isdir(path):
-        names = set(_files_below(path))
+    if at(path).is_dir():
+        names = set(_saved_files(path))
         load_variables(scope, [v for v in program.list_vars() if v.name in names], path)
-    elif os.path.isfile(path):
+    elif at(path).is_file():
         load_variables(scope, _needed_list(path, variables), *os.path.split(path))
     else:
         raise FileNotFoundError(f"there is neither {_prefix(path)}.pdparams nor {path}")
@@ -110,30 +110,29 @@ def _needed_list(path: str, variables: Sequence[Variable] | None) -> Sequence[Va
 def read_state(path: str, variables: Sequence[Variable] | None = None) -> dict[str, np.ndarray]:
     """The arrays of what `save_state` wrote, or of a folder or combined file of variables, by name."""
     prefix = _prefix(path)
-    if os.path.exists(prefix + ".pdparams"):
+    if at(prefix + ".pdparams").exists():
         found = read_arrays(prefix + ".pdparams")
-        if os.path.exists(prefix + ".pdopt"):
+        if at(prefix + ".pdopt").exists():
             found.update(read_arrays(prefix + ".pdopt"))
         return found
-    if os.path.isfile(path):
+    if at(path).is_file():
         holders = read_variables(_needed_list(path, variables), *os.path.split(path))
     elif variables is not None:
         holders = read_variables(variables, path)
     else:
-        holders = {name: _read_alone(Path(path) / name) for name in _files_below(path)}
+        holders = {name: _read_alone(at(path) / name) for name in _saved_files(path)}
     return {name: np.array(holder) for name, holder in holders.items()}
 
 
-def _read_alone(path: Path) -> Any:
+def _read_alone(path: AnyPath) -> Any:
     with path.open("rb") as stream:
         return read_lod_tensor(stream)
 
 
-def _files_below(folder: str) -> list[str]:
-    if not os.path.isdir(folder):
+def _saved_files(folder: str) -> list[str]:
+    if not at(folder).is_dir():
         raise FileNotFoundError(f"there is neither {_prefix(folder)}.pdparams nor {folder}")
-    found = (path for path in Path(folder).rglob("*") if path.is_file() and not path.name.endswith(PARTIAL))
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+    return [name for name in files_below(at(folder)) if not name.endswith(PARTIAL)]
 
 
 def set_state(scope: Scope, program: Program, state: Mapping[str, Any]) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from refluid.files.storage import AnyPath, RemotePath
 from refluid.files.variables import check_fits, set_arrays
 from refluid.ir import Variable
 from refluid.scope import Scope
@@ -27,11 +27,11 @@ def to_bytes(holders: Mapping[str, Any]) -> bytes:
     return library.save(arrays)
 
 
-def load_variables(scope: Scope, variables: Sequence[Variable], path: str | Path) -> None:
+def load_variables(scope: Scope, variables: Sequence[Variable], path: AnyPath) -> None:
     """Gives variables their values from a file; other tensors in it are left alone."""
     library = _library()
     try:
-        arrays = library.load_file(str(path))
+        arrays = library.load(path.read_bytes()) if isinstance(path, RemotePath) else library.load_file(str(path))
     except importlib.import_module("safetensors").SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file: {error}") from error
     for variable in variables:

@@ -10,12 +10,12 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from refluid.errors import UninitializedError
+from refluid.files.storage import at
 from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
 from refluid.files.writing import path_inside, write_together
 from refluid.ir import Program, Variable, VarType
@@ -44,15 +44,14 @@ def save_variables(
     """Writes one file per variable, or all into ``filename``, sorted by name.
 
     Args:
-      beside: other files of the same folder, which appear together with the variables.
+      beside: other files of the same folder, which appear together with the variables, or after them.
     """
     holders = _holders(scope, variables, folder)
-    writers: dict[str, Any] = {name: partial(_write_bytes, data) for name, data in (beside or {}).items()}
+    writers: dict[str, Any] = {name: partial(_write_one, holder) for name, holder in holders.items()}
     if filename is not None:
         folder, name = os.path.split(os.path.join(folder, filename))
-        writers[name] = partial(_write_all, holders)
-    else:
-        writers.update({name: partial(_write_one, holder) for name, holder in holders.items()})
+        writers = {name: partial(_write_all, holders)}
+    writers.update({name: partial(_write_bytes, data) for name, data in (beside or {}).items()})
     write_together(folder or os.curdir, writers)
 
 
@@ -119,7 +118,7 @@ def read_variables(variables: Sequence[Variable], folder: str, filename: str | N
     """What the files hold for the variables, by name, as tensors."""
     variables = [v for v in variables if v.type not in _NOT_SAVED]
     if filename is not None:
-        path = Path(folder) / filename
+        path = at(folder) / filename
         with path.open("rb") as stream:
             return _read_all(stream, variables, str(path))
     found = {}

@@ -1,7 +1,8 @@
 """Writing files so that a crash, a full disk or a kill leaves what was there before, or what was to be there.
 
-`atomic_write` does it for one file, `write_together` for several files of a folder. What a killed process leaves behind
-besides are hidden names that end in ``.partial``; nothing reads them, and they may be deleted.
+`atomic_write` does it for one file, `write_together` for several files of a folder, on this machine and elsewhere
+(see `refluid.files.remote_writing`). What a killed process leaves behind besides are hidden names that end in
+``.partial``; nothing reads them, and they may be deleted.
 """
 
 from __future__ import annotations
@@ -13,68 +14,82 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from refluid.faults import fault_point
+from refluid.files.folder_locks import locked
+from refluid.files.remote_writing import PARTIAL, Writers, upload, upload_together
+from refluid.files.storage import AnyPath, RemotePath, at
 
-PARTIAL = ".partial"
+__all__ = ["PARTIAL", "atomic_write", "path_inside", "write_together"]
+
 _CHUNK = 1 << 25
-
-Writers = Mapping[str, Callable[[BinaryIO], object]]
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str] | RemotePath) -> Iterator[BinaryIO]:
     """A stream whose content appears under ``path`` when the block ends well, and not at all otherwise."""
-    target = Path(os.path.realpath(path))
+    place = at(path)
+    if isinstance(place, RemotePath):
+        with upload(place) as stream:
+            yield stream
+        return
+    target = Path(os.path.realpath(place))
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial_name(target)
     try:
         with _create(partial) as stream:
             yield stream
             _to_disk(stream)
-        fault_point()
-        os.replace(partial, target)
-        fault_point()
+        fault_point("synced")
+        with locked(target.parent):
+            os.replace(partial, target)
+        fault_point("renamed")
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     _sync_folder(target.parent)
 
 
-def write_together(folder: str | os.PathLike[str], writers: Writers) -> None:
+def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers) -> None:
     """Writes one file per name into ``folder``, each by calling its writer with a stream.
 
     Every file is complete and on disk before the first of them gets its name. A folder that does not exist yet appears
     with all files in it, or not at all. A folder that exists and holds only files is exchanged as a whole: at every
-    moment it has all old files or all new ones, and files with other names stay. Where the system cannot exchange
+    moment it has all old files or all new ones, and files with other names stay. Several may do so at the same time, in
+    threads or processes: one takes its turn after the other. Where the system cannot exchange
     folders (or this one has subfolders, or belongs to somebody else, or is where the process works), files are renamed
     one after the other: a kill in the middle leaves old and new files side by side, each of them whole.
+
+    Args:
+      writers: what writes each file; they are called in their order.
 
     Raises:
       ValueError: a name leads out of the folder.
     """
-    target = Path(os.path.realpath(folder))
+    place = at(folder)
     for name in writers:
-        path_inside(target, name)
+        path_inside(place, name)
+    if isinstance(place, RemotePath):
+        return upload_together(place, writers)
+    target = Path(os.path.realpath(place))
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists() or _may_be_exchanged(target):
         with suppress(_CannotExchange):
             return _write_folder(target, writers)
-    target.mkdir(exist_ok=True)
     _write_in_place(target, writers)
 
 
-def path_inside(folder: str | os.PathLike[str], name: str) -> Path:
+def path_inside(folder: str | os.PathLike[str] | RemotePath, name: str) -> AnyPath:
     """The path of ``name`` in ``folder``; names that lead elsewhere, as those of a forged model may, are refused."""
     parts = name.split("/")
     if not name or "\0" in name or ".." in parts or "." in parts or "" in parts or "\\" in name:
         raise ValueError(f"{name!r} is not a name for a file in {folder}")
-    return Path(folder).joinpath(*parts)
+    return at(folder).joinpath(*parts)
 
 
 class _CannotExchange(Exception):
@@ -96,24 +111,42 @@ def _write_folder(folder: Path, writers: Writers) -> None:
     stage = _partial_name(folder)
     try:
         stage.mkdir()
-        existed = folder.exists()
-        if existed:
-            stage.chmod(stat.S_IMODE(folder.stat().st_mode))
-            _link_others(folder, stage, writers)
         for name, write in writers.items():
-            _write_file(path_inside(stage, name), write)
-        for made in {path_inside(stage, name).parent for name in writers} | {stage}:
+            _write_file(stage / name, write)
+        for made in {(stage / name).parent for name in writers} | {stage}:
             _sync_folder(made)
-        fault_point()
-        if existed:
-            _exchange(stage, folder)
-            fault_point()
-            _rescue_others(stage, folder, writers)
-        else:
-            _rename_folder(stage, folder)
+        fault_point("synced")
+        if not _take_free_place(stage, folder):
+            _take_place_of_another(stage, folder, writers)
         _sync_folder(folder.parent)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def _take_free_place(stage: Path, folder: Path) -> bool:
+    """Gives a folder its name, if nothing or an empty folder has it."""
+    try:
+        if not folder.exists():
+            os.rename(stage, folder)
+            return True
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else made it in the meantime
+            raise
+    return False
+
+
+def _take_place_of_another(stage: Path, folder: Path, writers: Writers) -> None:
+    # Both are locked: the new one is in everybody's reach as soon as they are exchanged.
+    with locked(folder), locked(stage):
+        if not _may_be_exchanged(folder):
+            raise _CannotExchange
+        stage.chmod(stat.S_IMODE(folder.stat().st_mode))
+        _link_others(folder, stage, writers)
+        _sync_folder(stage)
+        fault_point("rename")
+        _exchange(stage, folder)
+        fault_point("renamed")
+        _rescue_others(stage, folder, writers)
 
 
 def _link_others(folder: Path, stage: Path, writers: Writers) -> None:
@@ -126,7 +159,7 @@ def _link_others(folder: Path, stage: Path, writers: Writers) -> None:
 
 
 def _rescue_others(old: Path, folder: Path, writers: Writers) -> None:
-    """Brings over what somebody else wrote into the old folder after its other files were linked."""
+    """Brings over what somebody who takes no locks wrote into the old folder after its other files were linked."""
     for other in os.listdir(old):
         if other not in writers and not _same_file(old / other, folder / other):
             os.replace(old / other, folder / other)
@@ -139,26 +172,18 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _rename_folder(stage: Path, folder: Path) -> None:
-    try:
-        os.rename(stage, folder)
-    except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else made it in the meantime
-            raise _CannotExchange from error
-        raise
-
-
 def _write_in_place(folder: Path, writers: Writers) -> None:
     partials: dict[Path, Path] = {}
     try:
         for name, write in writers.items():
-            target = path_inside(folder, name)
+            target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             partials[target] = _partial_name(target)
             _write_file(partials[target], write)
-        for target, partial in partials.items():
-            fault_point()
-            os.replace(partial, target)
+        with locked(folder):
+            for target, partial in partials.items():
+                fault_point("rename")
+                os.replace(partial, target)
     except BaseException:
         for partial in partials.values():
             partial.unlink(missing_ok=True)
@@ -171,9 +196,9 @@ def _write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _create(path) as stream:
         write(stream)
-        fault_point()
+        fault_point("written")
         _to_disk(stream)
-    fault_point()
+    fault_point("synced")
 
 
 def _partial_name(path: Path) -> Path:
@@ -190,6 +215,7 @@ class _EagerFile(io.FileIO):
     to do: 256 MB took 0.23 s instead of 0.36 s, numpy.save without fsync 0.24 s."""
 
     def write(self, data: Any) -> int | None:
+        fault_point("write")
         start = self.tell()
         written = super().write(memoryview(data)[:_CHUNK])
         if written and written >= _CHUNK // 2 and (push := _sync_file_range()) is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from refluid.files.storage import at
 from refluid.inference import consistency, inspection, stablehlo
 from refluid.inference.models import FORMS, MODEL, InferenceModel, open_model, save_model
 from refluid.inference.samples import make_samples
@@ -57,7 +57,7 @@ def _open(chosen: argparse.Namespace) -> InferenceModel:
 
 
 def _inspect(chosen: argparse.Namespace) -> int:
-    path = Path(chosen.folder) / (chosen.model_filename or MODEL)
+    path = at(chosen.folder) / (chosen.model_filename or MODEL)
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {path}")
     program = Program.parse_from_string(path.read_bytes())
@@ -77,7 +77,7 @@ def _convert(chosen: argparse.Namespace) -> int:
         stablehlo.export(model, chosen.out, platforms, dict(map(_shape, chosen.shape)))
     else:
         save_model(model, chosen.out, chosen.to)
-    print(f"wrote {chosen.out}: {', '.join(sorted(path.name for path in Path(chosen.out).iterdir()))}")
+    print(f"wrote {chosen.out}: {', '.join(sorted(path.name for path in at(chosen.out).iterdir()))}")
     return 0
 
 
@@ -111,7 +111,7 @@ def _check(chosen: argparse.Namespace) -> int:
 def _samples(model: InferenceModel, chosen: argparse.Namespace) -> dict[str, Any]:
     if chosen.data is None:
         return make_samples(model.program, model.feeds, chosen.samples, chosen.seed)
-    with np.load(chosen.data) as arrays:
+    with at(chosen.data).open("rb") as stream, np.load(stream) as arrays:
         missing = [name for name in model.feeds if name not in arrays]
         if missing:
             raise ValueError(f"{chosen.data} has no array {', '.join(missing)}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from refluid.executor import Executor
+from refluid.files.storage import at
 from refluid.files.variables import is_persistable, load_variables
 from refluid.inference import stablehlo
 from refluid.inference.models import InferenceModel
@@ -48,11 +49,11 @@ def open_training(program_file: str | Path, parameters: str | Path | None, model
     Args:
       parameters: a folder with a file per variable, or one file of all persistable variables; by default the model's.
     """
-    whole = Program.parse_from_string(Path(program_file).read_bytes())
+    whole = Program.parse_from_string(at(program_file).read_bytes())
     program = whole.clone(for_test=True)
     if parameters is None:
         return Training(program, model.scope)
-    scope, path = Scope(), Path(parameters)
+    scope, path = Scope(), at(parameters)
     if path.is_dir():
         read = set(reads_and_writes(program.global_block().ops)[0])
         load_variables(scope, [v for v in program.list_vars() if is_persistable(v) and v.name in read], str(path))

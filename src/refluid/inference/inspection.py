@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
+from refluid.files.storage import AnyPath
 from refluid.files.variables import feeds_and_fetches, is_persistable
 from refluid.ir import Program, Variable, as_numpy
 from refluid.ir.drawing import Graph, draw_block
@@ -50,12 +50,12 @@ def list_operators(program: Program) -> str:
     return "\n".join(lines)
 
 
-def draw(program: Program, path: str | Path) -> list[Path]:
+def draw(program: Program, path: str) -> list[AnyPath]:
     """Writes the program as a Graphviz graph, and where Graphviz is installed as a picture; returns the files."""
     graph = Graph("model", rankdir="TB")
     for block in program.blocks:
         draw_block(block, graph, prefix=f"{block.idx}.")
-    return graph.save(str(path))
+    return graph.save(path)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

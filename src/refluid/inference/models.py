@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from refluid.errors import FeedError
 from refluid.files import safetensors
+from refluid.files.storage import AnyPath, at
 from refluid.files.variables import feeds_and_fetches, is_persistable, load_variables, save_variables
 from refluid.files.writing import write_together
 from refluid.ir import Program, Variable
@@ -53,7 +54,7 @@ def open_model(
       FileNotFoundError: the model file or a parameter is missing.
       ValueError: the files are not those of a model.
     """
-    folder, scope = Path(path), Scope()
+    folder, scope = at(path), Scope()
     file = folder / (model_filename or MODEL)
     if not file.is_file():
         raise FileNotFoundError(f"there is no model file {file}")
@@ -77,7 +78,7 @@ def save_model(model: InferenceModel, folder: str | Path, form: str) -> None:
     program = {MODEL: model.program.desc.serialize_to_string()}
     if form == "safetensors":
         holders = {v.name: model.scope.var(v.name).holder for v in model.parameters()}
-        files = {**program, SAFETENSORS: safetensors.to_bytes(holders)}
+        files = {SAFETENSORS: safetensors.to_bytes(holders), **program}
         write_together(folder, {name: partial(_write, content) for name, content in files.items()})
     else:
         filename = COMBINED if form == "combined" else None
@@ -104,7 +105,7 @@ def arguments_by_name(names: Sequence[str], values: Sequence[Any], named: Mappin
     return feed
 
 
-def _find_parameters(folder: Path, model_file: str, variables: list[Variable]) -> str | None:
+def _find_parameters(folder: AnyPath, model_file: str, variables: list[Variable]) -> str | None:
     """The file that holds all parameters, or None where each has its own."""
     missing = [v.name for v in variables if not (folder / v.name).is_file()]
     if not missing:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from refluid.errors import FeedError
+from refluid.files.storage import at
 from refluid.files.writing import write_together
 from refluid.inference.models import InferenceModel, arguments_by_name, open_model
 from refluid.ir import as_numpy
@@ -64,10 +65,10 @@ def export(
     write_together(
         out,
         {
-            EXPORTED: lambda stream: stream.write(content),
             TEXT: lambda stream: stream.write(exported.mlir_module().encode()),
             PARAMETERS: lambda stream: _write_npz(stream, state),
             SIGNATURE: lambda stream: stream.write(json.dumps(signature, indent=1).encode()),
+            EXPORTED: lambda stream: stream.write(content),  # the last: where it is, the others are
         },
     )
 
@@ -128,7 +129,7 @@ def _symbol(feed: str, position: int) -> str:
 
 def is_exported(path: str | Path) -> bool:
     """Whether a folder holds an exported model."""
-    return (Path(path) / EXPORTED).is_file()
+    return (at(path) / EXPORTED).is_file()
 
 
 class ExportedModel:
@@ -140,12 +141,12 @@ class ExportedModel:
     """
 
     def __init__(self, path: str | Path):
-        folder = Path(path)
+        folder = at(path)
         signature = json.loads((folder / SIGNATURE).read_text(encoding="utf-8"))
         self.feeds = [feed["name"] for feed in signature["feeds"]]
         self.fetches = list(signature["fetches"])
         self._dtypes = {feed["name"]: np.dtype(feed["dtype"]) for feed in signature["feeds"]}
-        with jax.enable_x64(True), np.load(folder / PARAMETERS) as arrays:
+        with jax.enable_x64(True), (folder / PARAMETERS).open("rb") as stream, np.load(stream) as arrays:
             self._parameters = {name: jax.device_put(arrays[name]) for name in arrays.files}
         self._call = jax.jit(_jax_export().deserialize(bytearray((folder / EXPORTED).read_bytes())).call)
 

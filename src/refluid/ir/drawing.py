@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from refluid.files.storage import AnyPath, at
+from refluid.files.writing import atomic_write
 from refluid.ir.block import Block
 from refluid.ir.variable import Parameter
 
@@ -41,15 +43,16 @@ class Graph:
         lines += [f"  {_quoted(a)} -> {_quoted(b)}{_listed(attrs)};" for a, b, attrs in self._edges]
         return "\n".join([f"digraph {_quoted(self._name)} {{", *lines, "}", ""])
 
-    def save(self, path: str) -> list[Path]:
+    def save(self, path: str) -> list[AnyPath]:
         """Writes the text, and where Graphviz is installed a picture beside it; returns the files written."""
-        written = [Path(path)]
-        written[0].write_text(self.source, encoding="utf-8")
-        dot = shutil.which("dot")
-        if dot is not None:
-            written.append(written[0].with_suffix(".pdf"))
-            subprocess.run([dot, "-Tpdf", str(written[0]), "-o", str(written[1])], check=True)
-        return written
+        text, dot = at(path), shutil.which("dot")
+        with atomic_write(text) as stream:
+            stream.write(self.source.encode())
+        if dot is None or not isinstance(text, Path):
+            return [text]
+        picture = text.with_suffix(".pdf")
+        subprocess.run([dot, "-Tpdf", str(text), "-o", str(picture)], check=True)
+        return [text, picture]
 
 
 def draw_block(

@@ -45,6 +45,7 @@ class Operator:
         self.written_at = written_at
         self.originals: dict[str, str] = {}  # on recomputed copies: their variables' originals
         self.turn_by_turn = False  # on loops: the lowering found that they cannot be compiled
+        self.implied: dict[str, list[str]] = {}  # inputs by slot that real Fluid's form of the op leaves out
 
     @property
     def program(self):
@@ -270,7 +271,7 @@ class Operator:
         copy.inputs = {slot: list(names) for slot, names in self.inputs.items()}
         copy.outputs = {slot: list(names) for slot, names in self.outputs.items()}
         copy.attrs = dict(self.attrs)
-        copy.originals = self.originals
+        copy.originals, copy.implied = self.originals, self.implied
         copy.turn_by_turn = self.turn_by_turn
         return copy
 

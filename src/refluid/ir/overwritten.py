@@ -1,12 +1,14 @@
 """Programs of real Fluid, made functions of their inputs.
 
 Real Fluid's control-flow ops and writes to arrays change variables in place without naming them as inputs. Ours read
-what they overwrite through a slot, so that a plan knows what they need and gradients know where they come from.
+what they overwrite through a slot, so that a plan knows what they need and gradients know where they come from. What
+was added to a program is left out where it is written, so that real Fluid finds its own form of it.
 """
 
 from __future__ import annotations
 
 from refluid.ir.block import Block
+from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.vartype import VarType
 
@@ -34,6 +36,15 @@ def connect_overwritten(program: Program) -> None:
             ]
             if kept:
                 op.inputs[slot] = [*op.input(slot), *kept]
+                op.implied = {slot: kept}
+
+
+def named_inputs(op: Operator) -> dict[str, list[str]]:
+    """An op's inputs by slot, as real Fluid would have written them."""
+    inputs = {slot: [n for n in names if n not in op.implied.get(slot, ())] for slot, names in op.inputs.items()}
+    if op.type == "write_to_array":
+        inputs.pop("Array", None)  # which only ours has
+    return inputs
 
 
 def _is_array(block: Block, name: str) -> bool:

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from refluid.ir import framework_pb2
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
-from refluid.ir.overwritten import connect_overwritten
+from refluid.ir.overwritten import connect_overwritten, named_inputs
 from refluid.ir.program import Program
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType
@@ -147,7 +147,7 @@ def _variable(block: Block, described: Any) -> Variable:
 
 def _fill_operator(out: Any, op: Operator) -> None:
     out.type = op.type
-    for field, by_slot in ((out.inputs, op.inputs), (out.outputs, op.outputs)):
+    for field, by_slot in ((out.inputs, named_inputs(op)), (out.outputs, op.outputs)):
         for slot, names in sorted(by_slot.items()):
             field.add(parameter=slot, arguments=names)
     for name, value in sorted(op.attrs.items()):

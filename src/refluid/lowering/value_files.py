@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from refluid.files.storage import at
 from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
 from refluid.files.writing import atomic_write
 from refluid.ir.operator import Operator
@@ -23,7 +23,7 @@ def write_values(
     path: str, names: Sequence[str], values: Sequence[Any], scope: Scope, overwrite: bool, as_half: bool
 ) -> None:
     """Writes op values into one file, one after the other."""
-    if not overwrite and os.path.exists(path):
+    if not overwrite and at(path).exists():
         raise ValueError(f"{path} exists, and the op must not overwrite it")
     with atomic_write(path) as stream:
         for name, value in zip(names, values, strict=True):
@@ -46,10 +46,10 @@ def _holder(name: str, value: Any, scope: Scope) -> LoDTensor | SelectedRowsTens
 
 def read_values(path: str, operator: Operator, scope: Scope, as_half: bool) -> list[Any]:
     """The values in a file for the outputs of a load op, in their order."""
-    if not os.path.isfile(path):
+    if not at(path).is_file():
         raise ValueError(f"there is no file {path}")
     values = []
-    with open(path, "rb") as stream:
+    with at(path).open("rb") as stream:
         for name in operator.output("Out"):
             variable = operator.block.find_var_recursive(name)
             try:

@@ -70,8 +70,10 @@ class Forms(NamedTuple):
     weight_gradient: str
 
 
-def choose(window: Window, batch: int, dims: Sequence[int], channels: int, filters: int, dtype: Any) -> Forms:
+def choose(window: Window, batch: Any, dims: Sequence[int], channels: int, filters: int, dtype: Any) -> Forms:
     """The forms that measured best on CPU, for x of ``batch`` images of ``dims`` with ``channels``.
+
+    A batch of any size, as in an exported model, is an expression; it is taken to be a large one.
 
     Milliseconds of one AVX2 core (bench/lowerings.py), for correlate / spread / weight_gradient:
 
@@ -103,7 +105,7 @@ def choose(window: Window, batch: int, dims: Sequence[int], channels: int, filte
     if dtype == jnp.float64 or len(dims) > 2:  # XLA convolves these in plain loops
         return Forms("offsets", "offsets", "offsets")
     positions = math.prod(window.positions(dims))
-    copied = size <= 64 and batch * positions * size * channels <= 1 << 24
+    copied = size <= 64 and isinstance(batch, int) and batch * positions * size * channels <= 1 << 24
     # XLA has a library for images, but not for those with up to 16 channels on either side.
     correlate_form = "columns" if copied and size > 9 and channels <= 8 and filters <= 16 else "lax"
     # Spread as a convolution does the work of a product for every element of dims, not for every position.

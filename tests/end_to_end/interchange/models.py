@@ -3,15 +3,9 @@
 Each builder takes `fluid` and returns (feeds: name -> array, targets). Runs under Python 3.7 too.
 """
 
-import zlib
-
 import numpy as np
-
-
-def numbers(name, *shape):
-    """The same numbers for the same name, wherever this runs."""
-    random = np.random.RandomState(zlib.crc32(name.encode()) % (2**31))
-    return random.uniform(-0.5, 0.5, shape)
+from numbers_by_name import numbers
+from sequence_models import SEQUENCE_MODELS
 
 
 def images(fluid, *shape):
@@ -124,6 +118,7 @@ MODELS = [
     resize_and_pad,
     several_inputs_and_outputs,
     float64,
+    *SEQUENCE_MODELS,
 ]
 
 

@@ -2,7 +2,7 @@
 
     python record_files.py tests/end_to_end/fixtures
 
-tensors.zip: a tensor of each dtype that can be saved, one with two levels of sequences, selected rows.
+tensors.zip: a tensor of each dtype that can be saved, one as float16, one with two levels of sequences, selected rows.
 state.zip: what fluid.save writes after three steps of Adam, and the loss of three more. Runs under Python 3.7.
 """
 
@@ -21,13 +21,13 @@ def value_of(dtype):
     return np.arange(-2, 4).astype(dtype).reshape(2, 3)
 
 
-def save_variable(fluid, executor, variable, folder):
+def save_variable(fluid, executor, variable, folder, **attrs):
     program = fluid.Program()
     block = program.global_block()
     block.append_op(
         type="save",
         inputs={"X": [block.create_var(name=variable.name, type=variable.type, persistable=True)]},
-        attrs={"file_path": os.path.join(folder, variable.name)},
+        attrs=dict(attrs, file_path=os.path.join(folder, variable.name)),
     )
     executor.run(program)
 
@@ -38,6 +38,9 @@ def record_tensors(fluid, folder):
     for dtype in DTYPES:
         scope.var(dtype).get_tensor().set(value_of(dtype), place)
         save_variable(fluid, executor, block.create_var(name=dtype, dtype=dtype), folder)
+    scope.var("float16").get_tensor().set(value_of("float32"), place)
+    half = block.create_var(name="float16", dtype="float32")
+    save_variable(fluid, executor, half, folder, save_as_fp16=True)
     sequences = scope.var("sequences").get_tensor()
     sequences.set(value_of("float32").reshape(6, 1), place)
     sequences.set_lod([[0, 2, 3], [0, 1, 4, 6]])

@@ -4,6 +4,8 @@
     python save_and_run.py run FOLDER       loads each model of FOLDER and writes what it gives into ran.npz beside it
     python save_and_run.py record FOLDER    saves, and packs each model into FOLDER/<model>.zip
 
+With names of models behind FOLDER only these are saved.
+
 The fixtures were written by real Fluid 1.8.5 with `record tests/end_to_end/fixtures`.
 """
 
@@ -20,7 +22,8 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import models
 
-COMBINED = {"mlp", "lenet", "encoder_block", "several_inputs_and_outputs"}  # parameters in one file
+COMBINED = {"mlp", "lenet", "encoder_block", "several_inputs_and_outputs", "tagger", "loop"}  # parameters in one file
+LENGTHS = "lengths_of_"  # what the lengths of sequences are called beside their rows
 
 
 def params_file(name):
@@ -38,23 +41,56 @@ def save(fluid, build, folder):
         models.set_parameters(fluid, main)
         fluid.io.save_inference_model(folder, sorted(feeds), targets, executor, main, params_filename=params_file(name))
         outputs = run(fluid, folder, feeds)
-        state = {"output_{}".format(i): value for i, value in enumerate(outputs)}
-        np.savez_compressed(os.path.join(folder, "data.npz"), **dict(state, **feeds))
+        arrays = as_arrays(dict(feeds, **{"output_{}".format(i): value for i, value in enumerate(outputs)}))
+        np.savez_compressed(os.path.join(folder, "data.npz"), **arrays)
 
 
 def run(fluid, folder, feeds):
-    """Loads one model and runs it."""
+    """Loads one model and runs it; an output that is a sequence is (rows, lengths)."""
     name = os.path.basename(os.path.normpath(folder))
     with fluid.scope_guard(fluid.core.Scope()):
-        executor = fluid.Executor(fluid.CPUPlace())
+        place = fluid.CPUPlace()
+        executor = fluid.Executor(place)
         program, names, targets = fluid.io.load_inference_model(folder, executor, None, params_file(name))
         assert names == sorted(feeds), names
-        return executor.run(program, feed=feeds, fetch_list=targets)
+        fed = {
+            key: fluid.create_lod_tensor(*value, place=place) if isinstance(value, tuple) else value
+            for key, value in feeds.items()
+        }
+        tensors = executor.run(program, feed=fed, fetch_list=targets, return_numpy=False)
+        return [(np.array(t), t.recursive_sequence_lengths()) if t.lod() else np.array(t) for t in tensors]
+
+
+def as_arrays(values):
+    """Arrays by name; a sequence becomes its rows and, for each level, its lengths."""
+    arrays = {}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            value, lengths = value
+            arrays.update({"{}{}_{}".format(LENGTHS, i, name): np.array(level) for i, level in enumerate(lengths)})
+        arrays[name] = value
+    return arrays
+
+
+def from_arrays(arrays):
+    """What `as_arrays` was given."""
+    values = {}
+    for name in arrays:
+        if not name.startswith(LENGTHS):
+            keys = ["{}{}_{}".format(LENGTHS, i, name) for i in range(9)]
+            lengths = [arrays[key].tolist() for key in keys if key in arrays]
+            values[name] = (arrays[name], lengths) if lengths else arrays[name]
+    return values
+
+
+def read_values(path):
+    with np.load(path) as data:
+        return from_arrays(dict(data))
 
 
 def read_feeds(folder):
-    with np.load(os.path.join(folder, "data.npz")) as data:
-        return {key: data[key] for key in data.files if not key.startswith("output_")}
+    values = read_values(os.path.join(folder, "data.npz"))
+    return {name: value for name, value in values.items() if not name.startswith("output_")}
 
 
 def pack(folder, archive):
@@ -67,7 +103,7 @@ def pack(folder, archive):
                 packed.writestr(entry, stream.read())
 
 
-def main(action, folder):
+def main(action, folder, *only):
     warnings.simplefilter("ignore")
     traceback.extract_stack = lambda *_, **__: []  # real Fluid saves the stack of every op, with paths of this machine
     import paddle.fluid as fluid
@@ -76,10 +112,13 @@ def main(action, folder):
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
             outputs = run(fluid, path, read_feeds(path))
-            np.savez(os.path.join(path, "ran.npz"), **{"output_{}".format(i): value for i, value in enumerate(outputs)})
+            arrays = as_arrays({"output_{}".format(i): value for i, value in enumerate(outputs)})
+            np.savez(os.path.join(path, "ran.npz"), **arrays)
         return
     target = folder if action == "save" else tempfile.mkdtemp()
     for build in models.MODELS:
+        if only and build.__name__ not in only:
+            continue
         path = os.path.join(target, build.__name__)
         save(fluid, build, path)
         if action == "record":

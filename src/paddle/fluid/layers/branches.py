@@ -44,15 +44,16 @@ class ConditionalBlock:
     def _complete(self, block: Block) -> None:
         outside = block.parent
         assert outside is not None
-        written = outer_writes(block)
-        kept = [name for name in written if outside.may_hold(name)]
+        written, read = outer_writes(block), outer_reads(block)
+        kept = [name for name in written if outside.may_hold(name) and name not in read]
         scopes = step_scopes(outside)
-        outside.append_op(
+        op = outside.append_op(
             type="conditional_block",
-            inputs={"Cond": self.inputs, "Input": list(dict.fromkeys([*outer_reads(block), *kept]))},
+            inputs={"Cond": self.inputs, "Input": [*read, *kept]},
             outputs={"Out": written, "Scope": [scopes]},
             attrs={"sub_block": block, "is_scalar_condition": self.is_scalar_condition},
         )
+        op.implied = {"Input": kept}
 
 
 class Switch:

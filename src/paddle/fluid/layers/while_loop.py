@@ -46,16 +46,16 @@ class While:
         condition = self.cond_var.name
         written = outer_writes(block)
         # What the loop overwrites comes in as well: the op is a function of its inputs, whose gradients are theirs.
-        kept = [name for name in written if outside.may_hold(name)]
-        read = dict.fromkeys([*outer_reads(block, [condition]), *kept])
-        read.pop(condition, None)
+        read = outer_reads(block, [condition])
+        kept = [name for name in written if outside.may_hold(name) and name not in (*read, condition)]
         scopes = step_scopes(outside)
-        outside.append_op(
+        op = outside.append_op(
             type="while",
-            inputs={"X": list(read), "Condition": [condition]},
+            inputs={"X": [*read, *kept], "Condition": [condition]},
             outputs={"Out": list(dict.fromkeys([*written, condition])), "StepScopes": [scopes]},
             attrs={"sub_block": block, "is_test": self.is_test},
         )
+        op.implied = {"X": kept}
 
 
 def while_loop(cond, body, loop_vars, is_test=False, name=None):
