@@ -16,7 +16,7 @@ FOLDERS = {
 }
 
 # Small modules that use nothing of ours, and that everyone may use.
-OPEN = {"errors", "faults", "files.writing", "flags", "profiling"}
+OPEN = {"backend", "errors", "faults", "files.writing", "flags", "profiling"}
 # Where values live: named arrays, devices, files.
 STATE = {"refluid.places", "refluid.scope", "refluid.files.tensors", "refluid.tensors"}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
