@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from refluid import backend
 from refluid.flags import read_flag
 
 
@@ -49,6 +50,7 @@ Place = CPUPlace | CUDAPlace
 
 @cache
 def _devices(platform: str) -> list[Any]:
+    backend.prepare()
     try:
         return jax.devices(platform)
     except RuntimeError:  # JAX raises when a platform is absent

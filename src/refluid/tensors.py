@@ -9,18 +9,21 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid import backend
 from refluid.ir.vartype import VarType, as_dtype
 from refluid.ops.values import SelectedRows
 
 
 def to_device(value: Any, device: Any = None) -> jax.Array:
     """``value`` as a JAX array of the same width, 64 bits included; never an alias of a NumPy array."""
+    backend.prepare()
     with jax.enable_x64(True):
         return jax.device_put(np.array(value) if not isinstance(value, jax.Array) else value, device)
 
 
 def own(array: np.ndarray) -> jax.Array:
     """A NumPy array that nobody else holds, as a JAX array; on a CPU without a copy, where its alignment allows."""
+    backend.prepare()
     with jax.enable_x64(True):
         return jax.device_put(array)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from refluid import backend
 from refluid.ops.registry import OpDef, lookup
 from refluid.ops.values import Ragged, SelectedRows
 
@@ -79,6 +80,7 @@ def _infer_with_known_sizes(definition: OpDef, inputs: Described, attrs: dict, d
 
 
 def _evaluate(definition: OpDef, inputs: Described, attrs: dict[str, Any], stand_in: int) -> Described:
+    backend.prepare()  # a rule may ask for the platform
     aware = definition.lod == "aware"
     arguments = {slot: [_stand_in(value, stand_in, aware) for value in values] for slot, values in inputs.items()}
     services = {"key": jax.random.key(0)} if definition.random else {}
