@@ -45,9 +45,17 @@ class Background(TrainerExchange):
         self._stopping = False
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
+        Background._current = self
         self.session.on_leave(self.stop)
         self.session.on_flush(self.flush)
         self.start()
+
+    _current: Background | None = None
+
+    @classmethod
+    def current(cls) -> Background | None:
+        """The one of this process that was made last, if any."""
+        return cls._current
 
     # The training thread
 
@@ -107,6 +115,7 @@ class Background(TrainerExchange):
         for thread in self._threads:
             thread.join()
         self._threads = []
+        Background._current = None
 
     def _watched(self, work: Any) -> None:
         try:

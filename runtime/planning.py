@@ -19,8 +19,8 @@ from refluid.runtime.communicator import Background
 from refluid.runtime.geo_exchange import GeoPushPull
 from refluid.runtime.modes import Mode
 from refluid.runtime.packing import join, messages, on_host, to_device
-from refluid.runtime.session import OFFER, ROWS, START, Message, current
-from refluid.runtime.traffic import Lookup, Traffic, read_traffic
+from refluid.runtime.session import OFFER, ROWS, START, Message, current, session_of
+from refluid.runtime.traffic import Lookup, Traffic, job_of, read_traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
 from refluid.runtime.wire import pb
 from refluid.scope import Scope
@@ -34,6 +34,10 @@ def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange
         return ServerSums(ops)
     if ops[0].type == "checkpoint_notify":
         return Notice(ops)
+    return session_of(job_of(ops)).once(ops, lambda: _trainer_exchange(ops, scope, place))
+
+
+def _trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange:
     traffic = read_traffic(ops)
     if traffic.initial:
         return Start(traffic, scope, place)

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 _PATIENCE = 20.0  # seconds a call waits before it answers "not yet"
 _GRACE = 5.0  # seconds that calls under way have to end when the server stops
-_REMIND = 10.0  # seconds between two remarks about somebody who is awaited
+_REMIND = 5.0  # seconds between two remarks about somebody who is awaited
 
 _current: Server | None = None
 

@@ -74,9 +74,20 @@ class Session:
         self._stop = threading.Event()
         self._on_leave: list[Callable[[], None]] = []
         self._on_flush: list[Callable[[], None]] = []
+        self._once: dict[tuple[int, ...], tuple[Sequence[Any], Any]] = {}
         self._join_all()
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._heart.start()
+
+    def once(self, ops: Sequence[Any], make: Callable[[], Any]) -> Any:
+        """What ``make`` makes for these operators, made once.
+
+        A program is compiled again for other feed shapes, but its queues and snapshots are the same.
+        """
+        key = tuple(id(op) for op in ops)
+        if key not in self._once:
+            self._once[key] = ops, make()  # the operators are kept, so that nobody else gets their ids
+        return self._once[key][1]
 
     # Getting to know the servers
 

@@ -111,7 +111,9 @@ def _pushes(op: Operator, cut: dict[str, tuple[str, int, int]]) -> list[Sliced]:
     adds = bool(op.attrs.get("merge_add"))
     if not any(name in cut for name in inputs):
         variable = _variable(op, inputs[0])
-        return [_sliced(variable, names, endpoints, op.attrs.get("sections"), adds=adds, ids=tuple(inputs[1:]))]
+        sparse = variable.type == VarType.SELECTED_ROWS or bool(op.attrs.get("is_sparse"))
+        options = {"sparse": sparse, "adds": adds, "ids": tuple(inputs[1:])}
+        return [_sliced(variable, names, endpoints, op.attrs.get("sections"), **options)]
     found = []
     for name, there, endpoint in zip(inputs, names, endpoints, strict=True):
         source, begin, end = cut[name]
@@ -149,8 +151,8 @@ def _sliced(
 
 
 def _described(variable: Variable, slices: tuple[Slice, ...], **options: Any) -> Sliced:
-    sparse = variable.type == VarType.SELECTED_ROWS
-    return Sliced(variable.name, slices, as_numpy(variable.dtype), tuple(variable.shape), sparse, **options)
+    options.setdefault("sparse", variable.type == VarType.SELECTED_ROWS)
+    return Sliced(variable.name, slices, as_numpy(variable.dtype), tuple(variable.shape), **options)
 
 
 def _merged(parts: Sequence[Sliced]) -> list[Sliced]:

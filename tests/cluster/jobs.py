@@ -77,6 +77,8 @@ class Jobs:
         self.processes = []
 
     def start(self, name, *arguments, **env):
+        # Processes and cases share what was compiled, however quickly.
+        env = {"REFLUID_CACHE_DIR": str(self.folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", **env}
         process = Process(arguments, self.folder / f"{name}.log", **env)
         self.processes.append(process)
         return process

@@ -29,7 +29,7 @@ def network(case):
 
 
 def optimizer(case):
-    rate = fluid.layers.exponential_decay(0.1, 5, 0.8) if case.get("decay") else 0.1
+    rate = fluid.layers.exponential_decay(0.1, 5, 0.8) if case.get("decay") else case.get("rate", 0.1)
     regularization = fluid.regularizer.L2Decay(0.01) if case.get("l2") else None
     clip = case.get("clip")
     if clip:
@@ -115,8 +115,17 @@ def run(case, role, number):
         if case.get("keep", True):
             held = (scope.find_var(p.name) for p in main.all_parameters())
             found.update({v.name: np.array(v.get_tensor()) for v in held if v is not None and v.value is not None})
+        found.update(staleness())
         exe.close()
         return found
+
+
+def staleness():
+    """How far an async trainer was ahead of its parameters at worst, and how far it might have been."""
+    from refluid.runtime.communicator import Background
+
+    found = Background.current()
+    return {} if found is None else {"staleness": found.worst_staleness, "bound": found.bound}
 
 
 def main():

@@ -1,0 +1,48 @@
+"""Half-async, async and GEO-SGD: they end near the local run, and a trainer never runs further ahead than it may."""
+
+import numpy as np
+
+SEEDS = range(5)
+STEPS = 80
+# A mode's mean loss over the last steps may be this much above the local run's, as a part of what training gains.
+ALLOWED = 0.25
+
+
+def ending(losses):
+    return float(np.mean(losses[-15:]))
+
+
+def test_other_modes_end_near_the_local_run(jobs):
+    base = {"optimizer": "SGD", "embedding": True, "rate": 0.02, "steps": STEPS, "keep": False}
+    local = jobs.train_locally([{**base, "seed": seed} for seed in SEEDS])
+    modes = [
+        {"mode": "half_async"},
+        {"mode": "async", "runtime_split": True},
+        {"mode": "geo"},
+        {"mode": "async", "dc_asgd": True, "embedding": False},
+    ]
+    cases = [{**base, **mode, "seed": seed} for seed in SEEDS for mode in modes]
+    for case, trainers in zip(cases, jobs.train(cases), strict=True):
+        expected = local[case["seed"]]["losses"]
+        gained = expected[0] - ending(expected)
+        assert gained > 0.2
+        reached = np.mean([ending(trainer["losses"]) for trainer in trainers])
+        assert reached < ending(expected) + ALLOWED * gained, (case, reached, ending(expected), gained)
+        if case["mode"] == "async":
+            for trainer in trainers:
+                assert 0 <= trainer["staleness"] <= trainer["bound"], case
+
+
+def test_trainers_with_fewer_batches_leave_the_others_in_peace(jobs):
+    (trainers,) = jobs.train([{"steps": 12, "fewer": 5}])
+
+    assert [len(trainer["losses"]) for trainer in trainers] == [12, 7]
+
+
+def test_two_runs_with_one_seed_are_the_same_to_the_bit(jobs):
+    case = {"optimizer": "Adam", "embedding": True, "steps": 10}
+    first, second = jobs.train([case, case])
+
+    for one, other in zip(first, second, strict=True):
+        assert one.keys() == other.keys()
+        assert all(one[name].tobytes() == other[name].tobytes() for name in one)
