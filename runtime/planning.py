@@ -55,6 +55,7 @@ class Start(TrainerExchange):
     def __init__(self, traffic: Traffic, scope: Scope, place: Any):
         super().__init__(traffic)
         self._scope, self._device = scope, place.device()
+        self.agree()
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         traffic, session = self.traffic, self.session
