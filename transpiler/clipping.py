@@ -33,6 +33,9 @@ class Clipping:
         return [op for level in self.levels for op in level]
 
 
+NO_CLIPPING = Clipping((), frozenset(), ())
+
+
 def total_name(name: str) -> str:
     """The sum over all servers of what each calls ``name``."""
     return f"{name}@TOTAL"
