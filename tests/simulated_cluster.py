@@ -71,10 +71,9 @@ class Server(Role):
 
     def update(self):
         """Yields what it has of sums over servers, and is sent the sums."""
-        expected = self.listen.input("X")
-        for name in expected:
-            base, _, trainer = name.rpartition(".trainer_")
-            self[name] = self.pushes[base or name].pop(0) if not trainer else self.pushes[base][int(trainer)]
+        for name in self.listen.input("X"):
+            base, _, trainer = name.partition(".trainer_")
+            self[name] = self.pushes[base][int(trainer or 0)]
         self.pushes.clear()
         for piece in self.pieces(self.program, self.listen.attr("optimize_blocks")):
             if isinstance(piece, Program):
@@ -106,23 +105,23 @@ def update_all(servers):
 class Trainer(Role):
     def __init__(self, program, startup, servers):
         super().__init__()
-        self.program, self.servers = program, servers
-        for _ in self.steps(startup, {}):
-            pass
+        self.program, self.servers, self.received = program, servers, {}
+        assert list(self.steps(startup, {}, pushing=False)) == []
 
     def step(self, feed):
         """Yields when its gradients are sent; goes on when the servers have updated."""
         return self.steps(self.program, feed)
 
-    def steps(self, program, feed):
+    def steps(self, program, feed, pushing=True):
         for piece in self.pieces(program, [program.global_block()]):
             if isinstance(piece, Program):
                 self.run(piece, feed)
                 continue
             for op in piece:
-                if op.type == "send_barrier":
+                if pushing and op.type == "recv":  # in async mode, whoever has pushed is served at once
+                    pushing = False
                     yield
-                else:
+                if op.type != "send_barrier":
                     getattr(self, "do_" + op.type)(op, feed)
 
     def holders(self, op, names):
@@ -154,6 +153,8 @@ class Trainer(Role):
             start += height
 
     def do_send(self, op, feed):
+        if "geo_push_nums" in op.attrs:
+            return self.send_changes(op, feed)
         names = op.input("X")
         if len(names) == 1 and len(op.attr("send_varnames")) > 1:  # cut on the way
             parts = np.split(np.asarray(self[names[0]]), np.cumsum(op.attr("sections"))[:-1])
@@ -166,12 +167,25 @@ class Trainer(Role):
             else:
                 server.pushes.setdefault(name, []).append(part)
 
+    def send_changes(self, op, feed):
+        """GEO: how far a parameter has moved since it was received, of tables in the rows that were looked up."""
+        param, *ids = op.input("X")
+        moved, start = np.asarray(self[param]) - self.received[param], 0
+        touched = np.unique(np.concatenate([np.ravel(feed[name]) for name in ids])) if op.attr("is_sparse") else None
+        for (name, server), rows in zip(self.holders(op, "send_varnames"), op.attr("sections"), strict=True):
+            change = moved[start : start + rows]
+            if touched is not None:
+                here = touched[(touched >= start) & (touched < start + rows)] - start
+                change = SelectedRows(here, change[here], rows)
+            server.pushes.setdefault(f"{name}.delta", []).append(change)
+            start += rows
+
     def do_recv(self, op, feed):
         parts = [np.asarray(server[name]) for name, server in self.holders(op, "recv_varnames")]
         if len(op.output("Out")) == 1:
             parts = [np.concatenate(parts)]
         for name, part in zip(op.output("Out"), parts, strict=True):
-            self[name] = part
+            self[name] = self.received[name] = part
 
     def do_fetch_barrier(self, op, feed):
         pass

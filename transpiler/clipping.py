@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from refluid.ir import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR, Block, Operator, Program, Variable, VarType
-from refluid.transpiler.dataflow import position, reads, writes
 from refluid.transpiler.parts import SUMMING, Parts, take_apart
 from refluid.transpiler.placement import Placement
 
@@ -34,6 +33,9 @@ class Clipping:
         return [op for level in self.levels for op in level]
 
 
+NO_CLIPPING = Clipping((), frozenset(), ())
+
+
 def total_name(name: str) -> str:
     """The sum over all servers of what each calls ``name``."""
     return f"{name}@TOTAL"
@@ -42,16 +44,16 @@ def total_name(name: str) -> str:
 def plan_clipping(parts: Parts, placement: Placement) -> Clipping:
     """Which operators come before all updates, and which of their results servers add up."""
     totals = _totals(parts, placement)
-    early = _early(parts, totals)
+    early, flow = _early(parts, totals), parts.flow
     levels: list[list[Operator]] = []
     known: dict[str, int] = {}
     for op in early:
-        level = max((known.get(name, 0) + (name in totals) for name in reads(op)), default=0)
-        known.update(dict.fromkeys(writes(op), level))
+        level = max((known.get(name, 0) + (name in totals) for name in flow.reads(op)), default=0)
+        known.update(dict.fromkeys(flow.writes(op), level))
         while len(levels) <= level:
             levels.append([])
         levels[level].append(op)
-    owners = {parts.owner(name) for op in early for name in reads(op) | writes(op)} - {None}
+    owners = {parts.owner(name) for op in early for name in flow.reads(op) | flow.writes(op)} - {None}
     holding = {endpoint for placed in placement.params if placed.param in owners for endpoint in placed.endpoints}
     servers = tuple(endpoint for endpoint in placement.endpoints if endpoint in holding)
     return Clipping(tuple(map(tuple, levels)), frozenset(totals), servers)
@@ -62,8 +64,8 @@ def _totals(parts: Parts, placement: Placement) -> set[str]:
     rows = _names_with_rows(parts, placement)
     part, totals = set[str](), set[str]()
     for op in parts.between:
-        names = reads(op)
-        owners = {owner for owner in map(parts.owner, names | writes(op)) if owner is not None}
+        names, written = parts.flow.reads(op), parts.flow.writes(op)
+        owners = {owner for owner in map(parts.owner, names | written) if owner is not None}
         holding = {endpoint for owner in owners for endpoint in placement.of(owner).endpoints}
         if len(owners) > 1 and len(holding) > 1:
             if op.type != "sum" or not all(_is_number(op.block, name) for name in names):
@@ -71,12 +73,12 @@ def _totals(parts: Parts, placement: Placement) -> set[str]:
                     "it combines gradients of several parameters, which are on different servers",
                     hint="sums of numbers, as GradientClipByGlobalNorm makes them, can be added up; others cannot",
                 )
-            part |= writes(op)
+            part |= written
         elif (op.type in SUMMING and names & rows) or (op.type == "sum" and names <= part):
-            part |= writes(op)
+            part |= written
         else:
             totals |= names & part
-            rows = rows | writes(op) if names & rows else rows - writes(op)
+            rows = rows | written if names & rows else rows - written
     return totals
 
 
@@ -97,12 +99,11 @@ def _is_number(block: Block, name: str) -> bool:
 
 def _early(parts: Parts, totals: Collection[str]) -> list[Operator]:
     """Shared operators, those that make totals, and all that these need, in order."""
-    wanted, found = set[str](), []
+    shared, wanted, found = {id(op) for op in parts.shared}, set(totals), []
     for op in reversed(parts.between):
-        shared = any(op is each for each in parts.shared)
-        if shared or writes(op) & (wanted | set(totals)):
+        if id(op) in shared or parts.flow.writes(op) & wanted:
             found.append(op)
-            wanted |= reads(op)
+            wanted |= parts.flow.reads(op)
     return found[::-1]
 
 
@@ -121,7 +122,7 @@ def _spell_out(op: Operator) -> None:
     """x * limit / max(limit, sqrt(sum(x * x)))"""
     block, (source,), (out,) = op.block, op.input("X"), op.output("Out")
     x = block.var(source)
-    place = position(op, block.ops)
+    place = op.idx
     attrs = {name: op.attrs[name] for name in (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE) if name in op.attrs}
     del block.ops[place]
 

@@ -76,6 +76,15 @@ class DistributeTranspilerConfig:
         self._sync_mode = bool(value)
 
 
+class ServerRuntimeConfig:
+    """How many threads real Fluid's servers use for what. Accepted; servers here do all of it on one event loop."""
+
+    def __init__(self):
+        self._rpc_send_thread_num = 12
+        self._rpc_get_thread_num = 12
+        self._rpc_prefetch_thread_num = 12
+
+
 def choose_mode(config: DistributeTranspilerConfig, sync_mode: bool = True) -> Mode:
     """The mode that a configuration and the argument of `transpile` ask for; who asks for less than sync gets it."""
     if config.geo_sgd_mode:

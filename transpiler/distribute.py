@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refluid.ir import Program, default_main_program, default_startup_program
-from refluid.transpiler.config import DistributeTranspilerConfig, Mode, check_config
+from refluid.transpiler.config import DistributeTranspilerConfig, Mode, ServerRuntimeConfig, check_config
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.geo import GeoServerProgram, GeoTrainerProgram, check_geo
 from refluid.transpiler.parts import take_apart
@@ -30,6 +30,7 @@ class DistributeTranspiler:
     def __init__(self, config: DistributeTranspilerConfig | None = None):
         self.config = DistributeTranspilerConfig() if config is None else config
         check_config(self.config)
+        self.server_config = ServerRuntimeConfig()
         self._servers: dict[str, Program] = {}
         self._placement: Placement | None = None
 
@@ -96,11 +97,14 @@ class DistributeTranspiler:
             states = frozenset(name for update in parts.updates for name in update.states)
             trained = TrainerProgram(exchange).apply(self._original)
         begun = TrainerStartup(exchange, states).apply(self._startup)
-        trained._is_distributed = True
+        trained._is_distributed, trained._parameters_on_pservers = True, placement
         program.become(trained)
         startup.become(begun)
         if self.config.print_log:
             print(placement.describe(), flush=True)
+
+    def _set_server_config(self, server_config: ServerRuntimeConfig | None = None) -> None:
+        self.server_config = ServerRuntimeConfig() if server_config is None else server_config
 
     @property
     def placement(self) -> Placement:

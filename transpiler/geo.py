@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refluid.ir import OP_ROLE, OP_ROLE_VAR, OpRole, Program, VarType
-from refluid.ir.slices import SLICES
 from refluid.transpiler.exchange import Exchange
+from refluid.transpiler.listening import append_listen, new_block
 from refluid.transpiler.lookups import LOOKUPS
 from refluid.transpiler.parts import Parts, take_apart
 from refluid.transpiler.placement import Placed, Placement
@@ -73,44 +73,29 @@ class GeoServerProgram:
     def apply(self, program: Program) -> Program:
         source, result = program.global_block(), Program()
         main = result.global_block()
-        held = [(placed, index) for placed in self.placement.params for index in placed.on(self.endpoint)]
-        blocks, deltas, slices = [], [], []
-        for placed, index in held:
-            piece = placed.slices[index]
-            dtype = source.var(placed.param).dtype
-            kind = VarType.SELECTED_ROWS if placed.sparse and _looked_up(program, placed) else VarType.LOD_TENSOR
-            main.create_var(name=piece.name, shape=piece.shape, dtype=dtype, persistable=True)
-            main.create_var(name=f"{piece.name}.delta", shape=piece.shape, dtype=dtype, type=kind)
-            block = result._create_block(parent_idx=0)
-            result._rollback()
-            block.append_op(
-                type="sum",
-                inputs={"X": [piece.name, f"{piece.name}.delta"]},
-                outputs={"Out": piece.name},
-                attrs={OP_ROLE: int(OpRole.Optimize)},
-            )
-            blocks.append(block)
-            deltas.append((f"{piece.name}.delta", piece.name, kind))
-            slices.append(str(piece))
-        main.append_op(
-            type="listen_and_serv",
-            inputs={"X": [name for name, _, _ in deltas]} if deltas else None,
-            attrs={
-                OP_ROLE: int(OpRole.RPC),
-                "endpoint": self.endpoint,
-                "endpoints": list(self.placement.endpoints),
-                "pserver_id": self.placement.endpoints.index(self.endpoint),
-                "Fanin": self.placement.trainers,
-                "trainers": self.placement.trainers,
-                "distributed_mode": int(self.placement.mode),
-                "optimize_blocks": blocks,
-                "lr_decay_block_id": -1,
-                "grad_to_block_id": [f"{d[0]}:{b.idx}" for d, b in zip(deltas, blocks, strict=True)],
-                "sparse_grad_to_param": [
-                    f"{delta}:{name}" for delta, name, kind in deltas if kind != VarType.LOD_TENSOR
-                ],
-                "dc_asgd": False,
-                SLICES: slices,
-            },
+        blocks, slices, rows_of = {}, [], {}
+        for placed in self.placement.params:
+            as_rows = placed.sparse and bool(_looked_up(program, placed))
+            for piece in (placed.slices[index] for index in placed.on(self.endpoint)):
+                dtype, change = source.var(placed.param).dtype, f"{piece.name}.delta"
+                kind = VarType.SELECTED_ROWS if as_rows else VarType.LOD_TENSOR
+                main.create_var(name=piece.name, shape=piece.shape, dtype=dtype, persistable=True)
+                main.create_var(name=change, shape=piece.shape, dtype=dtype, type=kind)
+                blocks[change] = block = new_block(result)
+                attrs = {OP_ROLE: int(OpRole.Optimize)}
+                block.append_op(
+                    type="sum", inputs={"X": [piece.name, change]}, outputs={"Out": piece.name}, attrs=attrs
+                )
+                slices.append(piece)
+                rows_of.update({change: piece.name} if as_rows else {})
+        append_listen(
+            result,
+            self.placement,
+            self.endpoint,
+            pushed=list(blocks),
+            blocks=list(blocks.values()),
+            updates=blocks,
+            rows_of=rows_of,
+            slices=slices,
         )
         return result

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from refluid.ir import Operator
 from refluid.transpiler.config import Mode
-from refluid.transpiler.dataflow import reads, writes
+from refluid.transpiler.dataflow import Flow
 from refluid.transpiler.parts import Parts, Update
 
 
@@ -24,31 +24,33 @@ def gradients_on_trainer(parts: Parts, mode: Mode) -> Gradients:
     raw = {update.param.name: update.grad for update in parts.updates}
     if mode is Mode.SYNC:
         return Gradients((), raw)
+    flow = parts.flow
     known, constant, kept = set(raw.values()), set[str](), []
     for op in parts.between:
-        needs = reads(op)
+        needs = flow.reads(op)
         if not needs:
-            constant |= writes(op)
+            constant |= flow.writes(op)
         elif needs <= known | constant and needs & known:
             kept.append(op)
-            known |= writes(op)
+            known |= flow.writes(op)
         else:
-            known -= writes(op)
-    constants = [op for op in parts.between if not reads(op) and any(writes(op) & reads(each) for each in kept)]
+            known -= flow.writes(op)
+    read = {name for op in kept for name in flow.reads(op)}
+    constants = [op for op in parts.between if not flow.reads(op) and flow.writes(op) & read]
     chosen = {id(op) for op in (*kept, *constants)}
-    sent = {update.param.name: _arriving(update, chosen) for update in parts.updates}
+    sent = {update.param.name: _arriving(update, chosen, flow) for update in parts.updates}
     return Gradients(tuple(op for op in parts.between if id(op) in chosen), sent)
 
 
-def _arriving(update: Update, on_trainer: set[int]) -> str:
+def _arriving(update: Update, on_trainer: set[int], flow: Flow) -> str:
     """The gradient that the operators of an update find when those on the trainer have run."""
     gradients, found, made = {update.grad}, set[str](), set[str]()
     for op in update.ops:
         if id(op) in on_trainer:
-            gradients |= writes(op)
+            gradients |= flow.writes(op)
         else:
-            found |= (reads(op) - made) & gradients
-            made |= writes(op)
+            found |= (flow.reads(op) - made) & gradients
+            made |= flow.writes(op)
     if len(found) != 1:
         raise update.optimizer.error(f"the update of {update.param.name} needs {len(found)} gradients: {sorted(found)}")
     return found.pop()

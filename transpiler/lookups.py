@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refluid.ir import OP_ROLE, Operator, OpRole, Program
-from refluid.transpiler.dataflow import before, reads, writes
+from refluid.transpiler.dataflow import Flow
 from refluid.transpiler.parts import Parts
 
 LOOKUPS = {"lookup_table": 1, "lookup_table_v2": 2}
@@ -47,13 +47,14 @@ def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, 
     rows of the first, and so on: as few exchanges as there can be.
     """
     remaining, result = list(ops), []
-    while True:
-        ready = [op for op in remaining if _is_remote(op, tables) and _can_come_first(op, remaining, tables)]
+    while any(_is_remote(op, tables) for op in remaining):
+        flow = Flow(remaining)
+        ready = [op for op in remaining if _is_remote(op, tables) and _can_come_first(op, flow, tables)]
         if not ready:
             break
-        needed = _in_order({id(each) for op in ready for each in before(op, remaining)}, remaining)
-        result += needed + _merged(ready, tables)
-        gone = {id(op) for op in (*needed, *ready)}
+        needed = {id(each) for op in ready for each in flow.before(op)}
+        result += [op for op in remaining if id(op) in needed] + _merged(ready, tables)
+        gone = needed | {id(op) for op in ready}
         remaining = [op for op in remaining if id(op) not in gone]
     for op in remaining:
         result += _merged([op], tables) if _is_remote(op, tables) else [op]
@@ -64,27 +65,43 @@ def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, 
     return result
 
 
+def look_up_locally(program: Program) -> Program:
+    """A copy in which remote lookups are ordinary ones again, which read the tables: for inference models.
+
+    It undoes `look_up_remotely`; the tables must have been gathered from the servers.
+    """
+    program = program.clone()
+    types = {version: type for type, version in LOOKUPS.items()}
+    for block in program.blocks:
+        ops: list[Operator] = []
+        for op in block.ops:
+            if op.type != "distributed_lookup_table":
+                ops.append(op)
+                continue
+            attrs = {"padding_idx": op.attr("padding_idx"), "is_sparse": True, "is_distributed": False}
+            for ids, found in zip(op.input("Ids"), op.output("Outputs"), strict=True):
+                inputs = {"Ids": ids, "W": op.attr("table_name")}
+                ops.append(Operator(block, types[op.attr("lookup_version")], inputs, {"Out": found}, attrs))
+        block.ops = ops
+    program.changed()
+    return program
+
+
 def _is_remote(op: Operator, tables: Mapping[str, Any]) -> bool:
     return op.type in LOOKUPS and op.input("W")[0] in tables
 
 
-def _can_come_first(op: Operator, ops: Sequence[Operator], tables: Mapping[str, Any]) -> bool:
+def _can_come_first(op: Operator, flow: Flow, tables: Mapping[str, Any]) -> bool:
     """Whether a lookup, and what makes its ids, may move before everything else that is left."""
-    needed = before(op, ops)
+    needed = flow.before(op)
     if any(_is_remote(each, tables) for each in needed):
         return False
+    written = {name: flow.place(each) for each in needed for name in flow.writes(each)}  # when it is for the last time
     moving = {id(each) for each in needed}
-    overtaken = [each for each in ops if id(each) not in moving]
-    for each in needed:
-        place = next(i for i, other in enumerate(ops) if other is each)
-        earlier = [other for other in ops[:place] if id(other) not in moving and other in overtaken]
-        if any(writes(each) & (reads(other) | writes(other)) for other in earlier):
-            return False
-    return True
-
-
-def _in_order(chosen: set[int], ops: Sequence[Operator]) -> list[Operator]:
-    return [op for op in ops if id(op) in chosen]
+    overtaken = [each for each in flow.ops[: max(written.values(), default=0)] if id(each) not in moving]
+    return not any(
+        flow.place(each) < written.get(name, 0) for each in overtaken for name in flow.reads(each) | flow.writes(each)
+    )
 
 
 def _merged(lookups: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:

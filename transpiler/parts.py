@@ -7,11 +7,12 @@ its own clipping, its regularisation. What leads to several updates is shared: t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from refluid.ir import Operator, OpRole, Parameter, Program, Variable
-from refluid.transpiler.dataflow import behind, reads, writes
+from refluid.ir import Block, Operator, OpRole, Parameter, Program, Variable
+from refluid.transpiler.dataflow import Flow
 
 _UPDATING = OpRole.Optimize | OpRole.LRSched
 
@@ -49,7 +50,8 @@ class Parts:
     shared: tuple[Operator, ...]  # what several updates need besides
     between: tuple[Operator, ...]  # shared and updates, in order
     rest: tuple[Operator, ...]  # forward, backward, and what only looks at parameters
-    _owners: dict[str, str] = field(default_factory=dict)
+    flow: Flow  # of the whole block
+    _owners: dict[str, str]
 
     @property
     def updating(self) -> tuple[Operator, ...]:
@@ -64,27 +66,17 @@ class Parts:
 def take_apart(program: Program) -> Parts:
     """The parts of a training program."""
     block = program.global_block()
+    flow = Flow(block.ops)
     optimizers = [op for op in block.ops if _is_update(op)]
     if not optimizers:
         raise ValueError("the program has no update of any parameter to distribute: call minimize before transpile")
-    candidates = _candidates(program)
-    involved = behind({name for op in optimizers for name in reads(op)}, candidates)
-    updates = [_update(op, optimizers, involved, program) for op in optimizers]
-    _check_known(involved, updates, program)
-    schedule = _schedule(updates, involved)
-    owners = {name: u.param.name for u in updates for name in (u.param.name, u.grad, *u.states)}
-    belongs: dict[str, list[Operator]] = {update.param.name: [] for update in updates}
-    shared = []
-    for op in involved:
-        if any(op is each for each in schedule):
-            continue
-        own = {owners[name] for name in reads(op) | writes(op) if name in owners}
-        if len(own) == 1:
-            (param,) = own
-            belongs[param].append(op)
-            owners.update(dict.fromkeys(writes(op), param))
-        else:
-            shared.append(op)
+    involved = flow.behind({name for op in optimizers for name in flow.reads(op)}, _candidates(flow, block))
+    updates = _updates(optimizers, involved, flow, block)
+    _check_known(involved, updates, flow, block)
+    schedule = _schedule(updates, involved, flow)
+    made_early = {id(op) for op in schedule}
+    between = [op for op in involved if id(op) not in made_early]
+    owners, shared, belongs = _share_out(between, updates, flow)
     updates = [
         replace(u, ops=tuple(ops), sliceable=_is_sliceable(ops, owners, u.param))
         for u in updates
@@ -95,26 +87,11 @@ def take_apart(program: Program) -> Parts:
         tuple(sorted(updates, key=lambda update: update.param.name)),
         tuple(schedule),
         tuple(shared),
-        tuple(op for op in involved if not any(op is each for each in schedule)),
+        tuple(between),
         tuple(op for op in block.ops if id(op) not in moved or not op.role & _UPDATING),
+        flow,
         owners,
     )
-
-
-def _is_sliceable(ops: Sequence[Operator], owners: Mapping[str, str], param: Variable) -> bool:
-    block = param.block
-
-    def is_number(name: str) -> bool:
-        return math.prod(block._var_recursive(name).shape) == 1
-
-    for op in ops:
-        if op.type in SUMMING and not all(map(is_number, op.output_arg_names)):
-            return False
-        if op.type not in ROW_WISE | SUMMING | SPELLED_OUT:
-            return False
-        if not all(owners.get(name) == param.name or is_number(name) for name in op.input_arg_names):
-            return False
-    return True
 
 
 def _is_update(op: Operator) -> bool:
@@ -122,70 +99,78 @@ def _is_update(op: Operator) -> bool:
     return bool(named and op.role & OpRole.Optimize)
 
 
-def _candidates(program: Program) -> list[Operator]:
+def _candidates(flow: Flow, block: Block) -> list[Operator]:
     """Operators that may run where the parameters are: those of optimizers and schedules, and a schedule that was
     written without saying so, as long as it needs no data."""
     found, free = [], set[str]()
-    block = program.global_block()
-    for op in block.ops:
+    for op in flow.ops:
         if op.role & _UPDATING:
             found.append(op)
-        elif op.role & OpRole.Backward:
-            free -= writes(op)
-        elif all(_is_kept(block.find_var_recursive(name)) or name in free for name in reads(op)):
+        elif not op.role & OpRole.Backward and all(n in free or _is_kept(block, n) for n in flow.reads(op)):
             found.append(op)
-            free |= writes(op)
+            free |= flow.writes(op)
         else:
-            free -= writes(op)
+            free -= flow.writes(op)
     return found
 
 
-def _is_kept(variable: Variable | None) -> bool:
+def _is_kept(block: Block, name: str) -> bool:
+    variable = block.find_var_recursive(name)
     return variable is not None and variable.persistable and not isinstance(variable, Parameter)
 
 
-def _update(op: Operator, optimizers: Sequence[Operator], involved: Sequence[Operator], program: Program) -> Update:
-    block = program.global_block()
-    param = block.var(op.input("Param")[0])
-    if sum(other.input("Param") == op.input("Param") for other in optimizers) > 1:
-        raise op.error(f"{param.name} is updated by more than one op; such a program cannot be distributed")
-    elsewhere = {name for other in optimizers if other is not op for name in reads(other)}
-    elsewhere |= {name for slot in ("Param", "Grad", "LearningRate") for name in op.input(slot)}
-    kept = [name for name in dict.fromkeys(op.input_arg_names) if block.var(name).persistable and name not in elsewhere]
-    return Update(param, _raw_gradient(op, involved, program), op, tuple(kept))
+def _updates(optimizers: Sequence[Operator], involved: Sequence[Operator], flow: Flow, block: Block) -> list[Update]:
+    announced = _announced_gradients(flow)
+    readers = Counter(name for op in optimizers for name in set(op.input_arg_names))
+    found: dict[str, Update] = {}
+    for op in optimizers:
+        param = block.var(op.input("Param")[0])
+        if param.name in found:
+            raise op.error(f"{param.name} is updated by more than one op; such a program cannot be distributed")
+        common = {name for slot in ("Param", "Grad", "LearningRate") for name in op.input(slot)}
+        states = [
+            name
+            for name in dict.fromkeys(op.input_arg_names)
+            if name not in common and readers[name] == 1 and block.var(name).persistable
+        ]
+        grad = announced.get(param.name) or _find_gradient(op, param, involved, flow, block)
+        found[param.name] = Update(param, grad, op, tuple(states))
+    return list(found.values())
 
 
-def _raw_gradient(op: Operator, involved: Sequence[Operator], program: Program) -> str:
-    """The gradient that the backward pass made and that this update ends in."""
-    block = program.global_block()
-    param = block.var(op.input("Param")[0])
-    made = {name for each in block.ops if not each.role & _UPDATING for name in writes(each)}
-    read = {*op.input("Grad"), *(name for each in behind(op.input("Grad"), involved) for name in reads(each))}
+def _announced_gradients(flow: Flow) -> dict[str, str]:
+    """The gradients of parameters that backward ops say they make, and that updates read."""
+    read = {name for op in flow.ops if op.role & _UPDATING for name in flow.reads(op)}
+    found = {}
+    for op in flow.ops:
+        if op.role & OpRole.Backward:
+            made = flow.writes(op) & read
+            pairs = zip(op.role_var[::2], op.role_var[1::2], strict=False)
+            found.update({param: grad for param, grad in pairs if grad in made})
+    return found
+
+
+def _find_gradient(op: Operator, param: Variable, involved: Sequence[Operator], flow: Flow, block: Block) -> str:
+    """The gradient that the backward pass made and that an update ends in, where no op says which it is."""
+    made = {name for each in flow.ops if not each.role & _UPDATING for name in flow.writes(each)}
+    read = {*op.input("Grad"), *(n for each in flow.behind(op.input("Grad"), involved) for n in flow.reads(each))}
     candidates = sorted(name for name in read & made if _looks_like(block.find_var_recursive(name), param))
-    announced = [name for each in block.ops for name in _announced(each, param.name) if name in candidates]
     if param.name + "@GRAD" in candidates:
         return param.name + "@GRAD"
-    if announced or len(candidates) == 1:
-        return (announced or candidates)[-1]
+    if len(candidates) == 1:
+        return candidates[0]
     raise op.error(f"which variable is the gradient of {param.name} is not clear: {', '.join(candidates) or 'none is'}")
-
-
-def _announced(op: Operator, param: str) -> list[str]:
-    """The gradient of ``param`` that a backward op says it makes."""
-    pairs = list(zip(op.role_var[::2], op.role_var[1::2], strict=False)) if op.role & OpRole.Backward else []
-    return [grad for name, grad in pairs if name == param]
 
 
 def _looks_like(variable: Variable | None, param: Variable) -> bool:
     return variable is not None and not variable.persistable and variable.shape == param.shape
 
 
-def _check_known(involved: Sequence[Operator], updates: Sequence[Update], program: Program) -> None:
+def _check_known(involved: Sequence[Operator], updates: Sequence[Update], flow: Flow, block: Block) -> None:
     """Everything an update reads must be on the servers: kept there, computed there, or a gradient that is sent."""
-    block = program.global_block()
-    known = {name for op in involved for name in writes(op)} | {update.grad for update in updates}
+    known = {name for op in involved for name in flow.writes(op)} | {update.grad for update in updates}
     for op in involved:
-        for name in sorted(reads(op) - known):
+        for name in sorted(flow.reads(op) - known):
             variable = block.find_var_recursive(name)
             if variable is None or not variable.persistable:
                 raise op.error(
@@ -194,7 +179,7 @@ def _check_known(involved: Sequence[Operator], updates: Sequence[Update], progra
                 )
 
 
-def _schedule(updates: Sequence[Update], involved: Sequence[Operator]) -> list[Operator]:
+def _schedule(updates: Sequence[Update], involved: Sequence[Operator], flow: Flow) -> list[Operator]:
     """The operators that make what updates read besides gradients and states: the learning rates."""
     rates = {
         name
@@ -204,9 +189,44 @@ def _schedule(updates: Sequence[Update], involved: Sequence[Operator]) -> list[O
         for name in names
         if name not in update.states
     }
-    found = behind(rates, [op for op in involved if op.role & OpRole.LRSched or not op.role & OpRole.Optimize])
+    found = flow.behind(rates, [op for op in involved if op.role & OpRole.LRSched or not op.role & OpRole.Optimize])
+    read = {name for op in found for name in flow.reads(op)}
     for update in updates:
-        late = {update.param.name, update.grad, *update.states} & {name for op in found for name in reads(op)}
+        late = {update.param.name, update.grad, *update.states} & read
         if late:
             raise update.optimizer.error(f"its learning rate is computed from {', '.join(sorted(late))}")
     return found
+
+
+def _share_out(
+    between: Sequence[Operator], updates: Sequence[Update], flow: Flow
+) -> tuple[dict[str, str], list[Operator], dict[str, list[Operator]]]:
+    """The parameter that variables belong to; the operators of no or several parameters; those of each."""
+    owners = {name: u.param.name for u in updates for name in (u.param.name, u.grad, *u.states)}
+    belongs: dict[str, list[Operator]] = {update.param.name: [] for update in updates}
+    shared = []
+    for op in between:
+        own = {owners[name] for name in flow.reads(op) | flow.writes(op) if name in owners}
+        if len(own) != 1:
+            shared.append(op)
+            continue
+        (param,) = own
+        belongs[param].append(op)
+        owners.update(dict.fromkeys(flow.writes(op), param))
+    return owners, shared, belongs
+
+
+def _is_sliceable(ops: Sequence[Operator], owners: Mapping[str, str], param: Variable) -> bool:
+    block = param.block
+
+    def is_number(name: str) -> bool:
+        return math.prod(block.var(name).shape) == 1
+
+    for op in ops:
+        if op.type in SUMMING and not all(map(is_number, op.output_arg_names)):
+            return False
+        if op.type not in ROW_WISE | SUMMING | SPELLED_OUT:
+            return False
+        if not all(owners.get(name) == param.name or is_number(name) for name in op.input_arg_names):
+            return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from refluid.ir import Program, Variable, VarType
@@ -56,7 +57,12 @@ class Placement:
     params: tuple[Placed, ...]
 
     def of(self, param: str) -> Placed:
-        return next(placed for placed in self.params if placed.param == param)
+        """Where a parameter is."""
+        return self._by_name[param]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Placed]:
+        return {placed.param: placed for placed in self.params}
 
     def describe(self) -> str:
         """A line per slice, for people."""

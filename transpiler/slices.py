@@ -26,14 +26,9 @@ def cut_rows(rows: int, parts: int) -> list[tuple[int, int]]:
 
 def slice_variable(name: str, shape: Sequence[int], parts: int) -> tuple[Slice, ...]:
     """The slices of a variable: ``name.block0``, ``name.block1``, ...; a variable in one piece keeps its name."""
-    return slices_at(name, shape, cut_rows(shape[0], parts))
-
-
-def slices_at(name: str, shape: Sequence[int], ranges: Sequence[tuple[int, int]]) -> tuple[Slice, ...]:
-    """The slices of a variable that hold these ranges of rows."""
     return tuple(
-        Slice(slice_name(name, index, len(ranges)), name, start, end, tuple(shape))
-        for index, (start, end) in enumerate(ranges)
+        Slice(slice_name(name, index, parts), name, start, end, tuple(shape))
+        for index, (start, end) in enumerate(cut_rows(shape[0], parts))
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from refluid.ir import OP_ROLE, Block, Operator, OpRole, Program
 from refluid.ir.slices import SLICES, Slice, slices_of
 from refluid.transpiler.copying import copy_operator
-from refluid.transpiler.dataflow import behind, reads, writes
+from refluid.transpiler.dataflow import Flow, writes
 from refluid.transpiler.exchange import Exchange
 
 # Ops that fill a variable of any shape alike: a slice is filled by itself.
@@ -53,9 +53,10 @@ def _check_initialised(block: Block, params: Sequence[str]) -> None:
 
 
 def _drop_initialisers(block: Block, names: frozenset[str]) -> None:
-    kept = [op for op in block.ops if not writes(op) <= names]
-    needed = {id(op) for op in behind({name for op in kept for name in reads(op)}, block.ops)}
-    block.ops = [op for op in block.ops if not writes(op) <= names or id(op) in needed]
+    flow = Flow(block.ops)
+    kept = [op for op in block.ops if not flow.writes(op) <= names]
+    needed = {id(op) for op in (*kept, *flow.behind({name for op in kept for name in flow.reads(op)}))}
+    block.ops = [op for op in block.ops if id(op) in needed]
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,19 @@ class ServerStartup:
 
     def apply(self, program: Program) -> Program:
         source, result = program.global_block(), Program()
+        flow = Flow(source.ops)
         result.random_seed = program.random_seed
         block = result.global_block()
         held: dict[str, list[Slice]] = {}
         for piece in slices_of(self.server):
             held.setdefault(piece.whole, []).append(piece)
         for name in dict.fromkeys(name for op in source.ops for name in op.output_arg_names if name in held):
-            writers = [op for op in source.ops if name in writes(op)]
+            writers = flow.writers(name)
             if len(writers) == 1 and _fills_any_shape(writers[0]):
                 for piece in held[name]:
                     self._fill(writers[0], piece, block)
             else:
-                self._cut(name, held[name], source, block)
+                self._cut(name, held[name], flow, block)
         self._copy_parameters(block)
         return result
 
@@ -90,11 +92,11 @@ class ServerStartup:
         copy.attrs["shape"] = list(piece.shape)
         copy.attrs[SLICES] = [str(piece)]
 
-    def _cut(self, name: str, pieces: Sequence[Slice], source: Block, block: Block) -> None:
+    def _cut(self, name: str, pieces: Sequence[Slice], flow: Flow, block: Block) -> None:
         """Initialises the whole variable as trainers do, and takes the rows of slices out of it."""
-        for op in behind({name}, source.ops):
-            for each in reads(op) | writes(op):
-                block._clone_variable(source.var(each), force_persistable=False).persistable = False
+        for op in flow.behind({name}):
+            for each in flow.reads(op) | flow.writes(op):
+                block._clone_variable(op.block.var(each), force_persistable=False).persistable = False
             copy_operator(op, block, lambda name: [name])
         for piece in pieces:
             variable = block._clone_variable(self.server.global_block().var(piece.name))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from refluid.ir import Operator, Program
-from refluid.transpiler.dataflow import behind, reads, writes
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.gradients import Gradients, gradients_on_trainer
 from refluid.transpiler.lookups import look_up_remotely
@@ -50,25 +49,26 @@ class TrainerProgram:
 
 def _staying(ops: Sequence[Operator], parts: Parts, gradients: Gradients) -> list[Operator]:
     """The operators that trainers run, in order: the rest, clipping, and schedules that the rest looks at."""
-    looked_at = {name for op in parts.rest for name in reads(op)}
+    flow = parts.flow
+    looked_at = {name for op in parts.rest for name in flow.reads(op)}
     states = looked_at & {name for update in parts.updates for name in update.states}
     if states:
-        reader = next(op for op in parts.rest if reads(op) & states)
+        reader = next(op for op in parts.rest if flow.reads(op) & states)
         raise reader.error(f"{', '.join(sorted(states))} is kept by the servers, trainers cannot read it")
-    staying = {id(op) for op in (*parts.rest, *gradients.ops, *behind(looked_at, parts.schedule))}
+    staying = {id(op) for op in (*parts.rest, *gradients.ops, *flow.behind(looked_at, parts.schedule))}
     return [op for op in ops if id(op) in staying]
 
 
 def _split_at_update(ops: Sequence[Operator], parts: Parts) -> tuple[list[Operator], list[Operator]]:
     """The operators before the exchange, and those after it: they see parameters as their updates left them."""
-    order = {id(op): place for place, op in enumerate(parts.updates[0].optimizer.block.ops)}
-    updated = {update.param.name: order[id(update.optimizer)] for update in parts.updates}
+    flow = parts.flow
+    updated = {update.param.name: flow.place(update.optimizer) for update in parts.updates}
     early, late, made_late = [], [], set[str]()
     for op in ops:
-        names = reads(op)
-        if names & made_late or any(updated.get(name, len(order)) < order[id(op)] for name in names):
+        names = flow.reads(op)
+        if names & made_late or any(name in updated and updated[name] < flow.place(op) for name in names):
             late.append(op)
-            made_late |= writes(op)
+            made_late |= flow.writes(op)
         else:
             early.append(op)
     return early, late

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+from paddle.fluid.transpiler.ps_dispatcher import PSDispatcher
 from refluid.ir import Program
+from refluid.ir.slices import slices_of
 from refluid.scope import Scope
 from simulated_cluster import EXE, Job
 
 L2 = fluid.regularizer.L2Decay
-BATCH, STEPS = 8, 4
+BATCH, STEPS = 8, 3
 
 
 @pytest.fixture(autouse=True)
@@ -23,12 +25,12 @@ def op_by_op(request):
 
 
 def dense_model(optimizer, clip=None):
-    """Two layers; with ``min_block_size`` 8, the first one's weights and bias are sliced."""
+    """Two layers; with slices of at least 8 elements, the first one's weights are cut."""
 
     def build():
         fluid.default_startup_program().random_seed = 7
         x, y = fluid.layers.data("x", [6]), fluid.layers.data("y", [1])
-        hidden = fluid.layers.fc(x, 9, act="tanh")
+        hidden = fluid.layers.fc(x, 8, act="tanh")
         loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
         if clip is not None:
             fluid.clip.set_gradient_clip(clip())
@@ -148,10 +150,103 @@ def test_a_job_of_two_servers_and_two_trainers_equals_local_training(case):
     assert_equals(job, local)
 
 
-@pytest.mark.parametrize("sliced", [True, False])
-@pytest.mark.parametrize("servers", [1, 3])
-@pytest.mark.parametrize("case", ["adam, decay, l2", "rows, global norm"])
+@pytest.mark.parametrize(("servers", "sliced"), [(1, True), (3, True), (3, False)])
+@pytest.mark.parametrize("case", ["global norm", "rows, global norm"])
 def test_any_number_of_servers_gives_the_same(case, servers, sliced):
-    job = Job(CASES[case], servers, trainers=1, config=small_slices(sliced))
+    job = Job(CASES[case], servers, config=small_slices(sliced))
+    largest = "emb" if case.startswith("rows") else "fc_0.w_0"
+    held = [piece for server in job.servers.values() for piece in slices_of(server.program) if piece.whole == largest]
+    assert len(held) == (servers if sliced else 1)
     train_as_job(job)
     assert_equals(job, train_locally(CASES[case]))
+
+
+class OnlyLast(PSDispatcher):
+    def dispatch(self, varlist):
+        return [self.eps[-1]] * len(varlist)
+
+
+def test_several_slices_on_one_server_give_the_same():
+    job = Job(CASES["global norm"], config=small_slices(split_method=OnlyLast))
+    assert {"fc_0.w_0.block0", "fc_0.w_0.block1"} <= set(job.servers[job.endpoints[1]].scope.local_var_names())
+    train_as_job(job)
+    assert_equals(job, train_locally(CASES["global norm"]))
+
+
+def warmed_up():
+    rate = fluid.layers.linear_lr_warmup(fluid.layers.piecewise_decay([2], [0.1, 0.01]), 2, 0.01, 0.1)
+    return fluid.optimizer.Adamax(rate)
+
+
+@pytest.mark.parametrize("optimizer", [warmed_up, lambda: fluid.optimizer.Lamb(0.05)])
+def test_other_optimizers_give_the_same(optimizer):
+    """Powers that are advanced after all updates, rates that are kept, parameters that must be whole."""
+    job = Job(dense_model(optimizer), config=small_slices())
+    train_as_job(job)
+    assert_equals(job, train_locally(dense_model(optimizer)))
+
+
+def own_rate_and_clip():
+    fluid.default_startup_program().random_seed = 7
+    x, y = fluid.layers.data("x", [6]), fluid.layers.data("y", [1])
+    fast = fluid.ParamAttr(learning_rate=3.0, gradient_clip=by_value(), regularizer=L2(0.1))
+    hidden = fluid.layers.fc(x, 8, param_attr=fast, bias_attr=False)
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
+    fluid.optimizer.SGD(0.05).minimize(loss)
+
+
+def test_parameters_may_have_rates_clips_and_decays_of_their_own():
+    job = Job(own_rate_and_clip, config=small_slices())
+    train_as_job(job)
+    assert_equals(job, train_locally(own_rate_and_clip))
+
+
+@pytest.mark.parametrize("case", ["global norm", "rows, adam"])
+def test_one_async_trainer_whose_pushes_are_applied_at_once_equals_local_training(case):
+    job = Job(CASES[case], trainers=1, config=small_slices(), sync_mode=False)
+    train_as_job(job)
+    assert_equals(job, train_locally(CASES[case]))
+
+
+def test_whole_variables_cut_on_the_way_give_the_same():
+    config = small_slices(sync_mode=False, runtime_split_send_recv=True)
+    job = Job(CASES["sgd"], trainers=1, config=config, sync_mode=False)
+    train_as_job(job)
+    assert_equals(job, train_locally(CASES["sgd"]))
+
+
+def test_averages_see_parameters_after_their_update():
+    def build():
+        dense_model(sgd)()
+        fluid.optimizer.ExponentialMovingAverage(0.9).update()
+
+    job = Job(build, config=small_slices())
+    train_as_job(job)
+    local = train_locally(build)
+    averages = [name for name in local if name.startswith("fc_") and "ema" in name]
+    assert averages
+    for name in averages:
+        np.testing.assert_allclose(job.trainers[1][name], local[name], rtol=1e-6, atol=1e-6)
+
+
+def test_geo_servers_add_up_to_what_one_trainer_does_by_itself():
+    """The rows of tables that changed are those of the ids that were looked up, and only they are sent."""
+    job = Job(CASES["rows"], trainers=1, config=small_slices(sync_mode=False, geo_sgd_mode=True), sync_mode=False)
+    train_as_job(job)
+    local = train_locally(CASES["rows"])
+    for name in ("emb", "fc_0.w_0", "fc_0.w_1", "fc_0.b_0"):
+        np.testing.assert_allclose(job.whole(name), local[name], rtol=1e-6, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(job.trainers[0][name], local[name], rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_dc_asgd_adds_the_square_of_the_gradient_times_what_was_missed():
+    job = Job(CASES["sgd"], servers=1, config=small_slices(enable_dc_asgd=True), sync_mode=False)
+    (server,) = job.servers.values()
+    now, read = np.float32([[3]] * 8), np.float32([[1]] * 8)
+    server["fc_1.w_0"], server["fc_1.w_0.trainer_1_bak"] = now, read
+    server["@TRAINER_ID@"] = np.array([1])
+    grad = np.linspace(-1, 1, 8, dtype="float32")[:, None]
+    for name in server.listen.input("X"):
+        server.pushes[name] = [grad if name == "fc_1.w_0@GRAD" else np.zeros_like(server[name.partition("@")[0]])]
+    assert list(server.update()) == []
+    np.testing.assert_allclose(server["fc_1.w_0"], now - 0.1 * (grad + grad * grad * (now - read)), rtol=1e-6)

@@ -192,7 +192,7 @@ class Program:
             target.ops = [op.copy_to(target) for op in source.ops]
         for op in (op for block in self.blocks for op in block.ops):
             op.attrs = {name: _rebind(value, self) for name, value in op.attrs.items()}
-        self._is_distributed = other._is_distributed
+        self._is_distributed, self._parameters_on_pservers = other._is_distributed, other._parameters_on_pservers
         self.changed()
 
     def _prune(self, targets: Sequence[Any] | Any) -> Program:

@@ -52,15 +52,21 @@ def needed_operators(ops: Sequence[Operator], wanted: set[str], feeds: frozenset
 def drop_training_ops(program: Program) -> None:
     """Removes backward, optimizer and learning-rate ops, and the variables only they use."""
     block = program.global_block()
-    training = OpRole.Backward | OpRole.Optimize
-    dropped = [op for op in block.ops if op.role & training]
+    dropped = [op for op in block.ops if _is_training(op)]
     if not dropped:
         return
-    block.ops = [op for op in block.ops if not op.role & training]
+    block.ops = [op for op in block.ops if not _is_training(op)]
     used = {name for b in program.blocks for op in b.ops for name in (*op.input_arg_names, *op.output_arg_names)}
     gone = {name for op in dropped for name in (*op.input_arg_names, *op.output_arg_names)} - used
     block.vars = {name: v for name, v in block.vars.items() if name not in gone}
     program.changed()
+
+
+def _is_training(op: Operator) -> bool:
+    """Whether an op takes part in training only; rows of tables on servers are looked up in tests too."""
+    if op.role & (OpRole.RPC | OpRole.Dist):
+        return op.type != "distributed_lookup_table"
+    return bool(op.role & (OpRole.Backward | OpRole.Optimize))
 
 
 def set_test_mode(program: Program) -> None:

@@ -63,7 +63,7 @@ _exchanged(
 )
 _exchanged("split_byref", "X", "Out*", sections=(), num=0)
 _exchanged("split_selected_rows", "X", "Out*", height_sections=())
-_exchanged("send", "X*", "Out*", epmap=(), send_varnames=(), sections=(), offer=False, initial=False)
+_exchanged("send", "X*", "Out*", epmap=(), send_varnames=(), sections=(), is_sparse=False, offer=False, initial=False)
 _exchanged("send_barrier", "X*?", "Out*", half_async=False, initial=False)
 _exchanged("recv", "X*?", "Out*", epmap=(), recv_varnames=(), sections=(), initial=False)
 _exchanged("fetch_barrier", "X*?", "Out*", initial=False)

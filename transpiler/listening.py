@@ -1,0 +1,61 @@
+"""The operator that a server's program consists of: what it takes, which blocks it runs, what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from refluid.ir import OP_ROLE, Block, OpRole, Program
+from refluid.ir.slices import SLICES, Slice
+from refluid.transpiler.placement import Placement
+
+
+def new_block(program: Program) -> Block:
+    """A block that listen_and_serv may run."""
+    block = program._create_block(parent_idx=0)
+    program._rollback()
+    return block
+
+
+def append_listen(
+    program: Program,
+    placement: Placement,
+    endpoint: str,
+    *,
+    pushed: Sequence[str],
+    blocks: Sequence[Block],
+    updates: Mapping[str, Block],
+    rows_of: Mapping[str, str],
+    slices: Iterable[Slice],
+    schedule: Block | None = None,
+    dc_asgd: bool = False,
+) -> None:
+    """Appends listen_and_serv.
+
+    Args:
+      pushed: the variables that pushes of trainers arrive in.
+      blocks: all blocks in the order to run.
+      updates: by what trainers push, the block that takes it in.
+      rows_of: what trainers push as rows, with the slice that it belongs to.
+      slices: what the server holds.
+      schedule: the block of the learning rates, one of ``blocks``.
+      dc_asgd: whether gradients are corrected by what their trainer has not seen.
+    """
+    program.global_block().append_op(
+        type="listen_and_serv",
+        inputs={"X": list(pushed)} if pushed else None,
+        attrs={
+            OP_ROLE: int(OpRole.RPC),
+            "endpoint": endpoint,
+            "endpoints": list(placement.endpoints),
+            "pserver_id": placement.endpoints.index(endpoint),
+            "Fanin": placement.trainers,
+            "trainers": placement.trainers,
+            "distributed_mode": int(placement.mode),
+            "optimize_blocks": list(blocks),
+            "lr_decay_block_id": -1 if schedule is None else schedule.idx,
+            "grad_to_block_id": [f"{name}:{block.idx}" for name, block in updates.items()],
+            "sparse_grad_to_param": [f"{pushed}:{name}" for pushed, name in rows_of.items()],
+            "dc_asgd": dc_asgd,
+            SLICES: [str(piece) for piece in slices],
+        },
+    )
