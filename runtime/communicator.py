@@ -45,6 +45,7 @@ class Background(TrainerExchange):
         self._stopping = False
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
+        self.session.communicators.append(self)
         self.session.on_leave(self.stop)
         self.session.on_flush(self.flush)
         self.start()
@@ -107,6 +108,15 @@ class Background(TrainerExchange):
         for thread in self._threads:
             thread.join()
         self._threads = []
+
+    def receive(self) -> None:
+        """Pulls parameters now; the next step takes them."""
+        with self._changed:
+            sent = self._sent
+        answers = self.session.exchange(READ, messages((), self.traffic.pulls)) if self.traffic.pulls else {}
+        with self._changed:
+            if sent >= self._shown:
+                self._take(answers, sent)
 
     def _watched(self, work: Any) -> None:
         try:
