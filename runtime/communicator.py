@@ -89,6 +89,11 @@ class Background(TrainerExchange):
             thread.start()
 
     @property
+    def queued(self) -> int:
+        """Steps whose gradients wait to be sent."""
+        return self._waiting.steps
+
+    @property
     def is_running(self) -> bool:
         """Whether the threads run."""
         return bool(self._threads)
