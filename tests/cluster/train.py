@@ -122,10 +122,12 @@ def run(case, role, number):
 
 def staleness():
     """How far an async trainer was ahead of its parameters at worst, and how far it might have been."""
-    from refluid.runtime.communicator import Background
+    from refluid.runtime import session
 
-    found = Background.current()
-    return {} if found is None else {"staleness": found.worst_staleness, "bound": found.bound}
+    held = session.current()
+    if held is None or not held.communicators:
+        return {}
+    return {"staleness": held.communicators[0].worst_staleness, "bound": held.communicators[0].bound}
 
 
 def main():
