@@ -1,12 +1,13 @@
 """A recurrence over rows in batch order, given as a function of one step; compiled, and differentiated, as a loop.
 
 Unlike `recurrence`, which knows what its cells do, this takes any function. The loop runs for as many steps as the
-batch asks for. Backward, every step is computed again from the states before it, so nothing but states is remembered.
+batch asks for. Backward, every step is computed again from the states before it, but takes products with weights as
+they were saved, and leaves the gradients of the weights to one large product after the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from refluid.ops.equations import Equations
 from refluid.ops.values import is_inexact
 
 
@@ -47,112 +49,165 @@ def step_loop(
       to keep of all steps in batch order. What follows the rows of the last step is of no meaning.
     """
     leaves, tree = jax.tree.flatten(outside)
-    inexact = tuple(map(is_inexact, leaves))
-    floats, others = _only(leaves, inexact), _only(leaves, [not is_float for is_float in inexact])
-    function = _Function(step, tree, inexact, frame.width, frame.room)
-    return _loop(function, frame.starts, frame.count, floats, others, given, initial)
+
+    def turn(leaves, changing):
+        time, running, *rows = changing
+        now, states = rows[: len(given)], rows[len(given) :]
+        after, kept = step(time, jax.tree.unflatten(tree, leaves), now, states)
+        # What has ended keeps its state: rows of padding stay as finite as real ones.
+        after = [_where(running, new.astype(old.dtype), old) for new, old in zip(after, states, strict=True)]
+        return [*after, *kept]
+
+    now = [jax.ShapeDtypeStruct((frame.width, *x.shape[1:]), x.dtype) for x in given]
+    running = jax.ShapeDtypeStruct((frame.width,), bool)
+    changing = [jnp.zeros((), jnp.int32), running, *now, *initial]
+    equations = Equations(turn, leaves, changing, frame.width)
+    kept = jax.eval_shape(turn, leaves, changing)[len(initial) :]
+    loop = _Loop(equations, frame.width, frame.room, tuple((x.shape, x.dtype) for x in kept))
+    return _run(loop, frame.starts, frame.count, equations.before(leaves), list(given), list(initial))
 
 
 @dataclass(frozen=True, eq=False)
-class _Function:
-    """The step, with its outside values in two lists: those that gradients flow to, and the others."""
+class _Loop:
+    """What is known of a loop without values."""
 
-    step: Step
-    tree: Any
-    inexact: tuple[bool, ...]
+    equations: Equations
     width: int  # how many sequences there are
     room: int  # for how many rows there is room
+    kept: tuple[tuple[tuple[int, ...], Any], ...]  # shape and dtype of the rows to keep
 
-    def __call__(self, time, floats, others, now, states, running):
-        ahead, aside = iter(floats), iter(others)
-        leaves = [next(ahead) if is_float else next(aside) for is_float in self.inexact]
-        after, kept = self.step(time, jax.tree.unflatten(self.tree, leaves), now, states)
-        # What has ended keeps its state: rows of padding stay as finite as real ones.
-        frozen = [_where(running, new.astype(old.dtype), old) for new, old in zip(after, states, strict=True)]
-        return frozen, kept
+    def buffers(self, shapes: Iterable[tuple[Sequence[int], Any]]) -> list[Any]:
+        """Room for the rows of all steps."""
+        return [jnp.zeros((self.room, *shape[1:]), dtype) for shape, dtype in shapes]
+
+    def running(self, starts: Any, time: Any) -> Any:
+        return jnp.arange(self.width) < starts[time + 1] - starts[time]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _loop(function, starts, count, floats, others, given, initial):
-    width, room = function.width, function.room
-
-    def turn(time, states):
-        start = starts[time]
-        running = jnp.arange(width) < starts[time + 1] - start
-        return function(time, floats, others, _slices(given, start, width), states, running)
-
-    def body(carry):
-        time, states, histories, kept = carry
-        start = starts[time]
-        states, now = turn(time, states)
-        return time + 1, states, _written(histories, states, start + width), _written(kept, now, start)
-
-    zero = jnp.zeros((), jnp.int32)
-    _, kept_now = jax.eval_shape(turn, zero, initial)
-    kept = [jnp.zeros((room, *x.shape[1:]), x.dtype) for x in kept_now]
-    histories = [jnp.concatenate([x, jnp.zeros((room, *x.shape[1:]), x.dtype)]) for x in initial]
-    carry = (zero, initial, histories, kept)
-    _, _, histories, kept = lax.while_loop(lambda carry: carry[0] < count, body, carry)
-    return histories, kept
+def _run(loop, starts, count, outside, given, initial):
+    return _forward_loop(loop, starts, count, outside, given, initial, save=False)[:2]
 
 
-def _forward(function, starts, count, floats, others, given, initial):
-    histories, kept = _loop(function, starts, count, floats, others, given, initial)
-    return (histories, kept), (starts, count, floats, others, given, histories)
+def _forward(loop, starts, count, outside, given, initial):
+    histories, kept, products = _forward_loop(loop, starts, count, outside, given, initial, save=True)
+    return (histories, kept), (starts, count, outside, given, histories, products)
 
 
-def _backward(function, residuals, gradients):
-    starts, count, floats, others, given, histories = residuals
-    d_histories, d_kept = gradients
-    width = function.width
-    is_float = [is_inexact(x) for x in given]
-    has_state = [is_inexact(x) for x in histories]
-    is_kept = [is_inexact(x) for x in d_kept]
-    d_histories = [d for d, has in zip(d_histories, has_state, strict=True) if has]
-    d_kept = [d for d, has in zip(d_kept, is_kept, strict=True) if has]
+def _forward_loop(loop: _Loop, starts, count, outside, given, initial, *, save: bool):
+    """Histories of the states, rows kept and, with ``save``, the products of all steps."""
 
     def body(carry):
-        time, d_states, d_given, d_floats = carry
+        time, states, histories, kept, products = carry
         start = starts[time]
-        running = jnp.arange(width) < starts[time + 1] - start
+        made = {}
+
+        def product(number, rows, weight):
+            made[number] = rows @ weight
+            return made[number]
+
+        changing = [time, loop.running(starts, time), *_slices(given, start, loop.width), *states]
+        results = loop.equations.turn(outside, changing, product)
+        states, now = results[: len(states)], results[len(states) :]
+        histories, kept = _written(histories, states, start + loop.width), _written(kept, now, start)
+        products = _written(products, [made[number] for number in range(len(products))], start)
+        return time + 1, states, histories, kept, products
+
+    products = loop.buffers((each.shape, each.dtype) for each in loop.equations.products) if save else []
+    histories = [jnp.concatenate([x, room]) for x, room in zip(initial, loop.buffers(_shapes(initial)), strict=True)]
+    carry = (jnp.zeros((), jnp.int32), initial, histories, loop.buffers(loop.kept), products)
+    return lax.while_loop(lambda carry: carry[0] < count, body, carry)[2:]
+
+
+def _backward(loop: _Loop, residuals, gradients):
+    starts, count, outside, given, histories, products = residuals
+    width, described = loop.width, loop.equations.products
+    weights = [outside[each.weight] for each in described]
+    transposed = [weight.T for weight in weights]
+    is_shared = [is_inexact(x) and not alone for x, alone in zip(outside, loop.equations.only_in_products, strict=True)]
+    is_given, is_state = [is_inexact(x) for x in given], [is_inexact(x) for x in histories]
+    is_kept = [jnp.issubdtype(dtype, jnp.inexact) for _, dtype in loop.kept]
+    d_histories, d_kept = _only(gradients[0], is_state), _only(gradients[1], is_kept)
+
+    def body(carry):
+        time, d_states, d_given, d_shared, factors, d_products = carry
+        start, after = starts[time], starts[time + 1]
+        running = loop.running(starts, time)
         before = jnp.where(time == 0, 0, width + starts[jnp.maximum(time - 1, 0)])
-        now, states = _slices(given, start, width), _slices(histories, before, width)
+        now, states, known = (
+            _slices(given, start, width),
+            _slices(histories, before, width),
+            _slices(products, start, width),
+        )
+        used = {}
 
-        def replay(floats, some_now, some_states):
-            after, kept = function(
-                time, floats, others, _filled(now, is_float, some_now), _filled(states, has_state, some_states), running
-            )
-            return _only(after, has_state), _only(kept, is_kept)
+        def replay(some_outside, some_now, some_states, known):
+            def product(number, rows, _):
+                used[number] = lax.stop_gradient(rows)
+                return _known_product(known[number], rows, transposed[number])
 
-        _, pullback = jax.vjp(replay, floats, _only(now, is_float), _only(states, has_state))
+            changing = [*_filled(now, is_given, some_now), *_filled(states, is_state, some_states)]
+            values = _filled(outside, is_shared, some_outside)
+            results = loop.equations.turn(values, [time, running, *changing], product)
+            return _only(results, [*is_state, *is_kept])
+
+        arguments = _only(outside, is_shared), _only(now, is_given), _only(states, is_state), known
+        _, pullback = jax.vjp(replay, *arguments)
         coming = _slices(d_histories, width + start, width)
-        d_after = [d + _where(running, g, 0) for d, g in zip(d_states, coming, strict=True)]
-        d_now = [_where(running, g, 0) for g in _slices(d_kept, start, width)]
-        d_floats_now, d_given_now, d_states = pullback((d_after, d_now))
-        # The slice of a step reaches into the next ones, whose gradients are there already.
-        added = [
-            old + _where(running, new, 0) for old, new in zip(_slices(d_given, start, width), d_given_now, strict=True)
-        ]
-        d_floats = [old + new for old, new in zip(d_floats, d_floats_now, strict=True)]
-        return time - 1, d_states, _written(d_given, added, start), d_floats
+        coming = [d + _where(running, g, 0) for d, g in zip(d_states, coming, strict=True)]
+        coming += [_where(running, g, 0) for g in _slices(d_kept, start, width)]
+        d_shared_now, d_now, d_states, d_known = pullback(coming)
+        # The slice of a step reaches into the next one, whose gradients are there already.
+        d_now = [old + _where(running, new, 0) for old, new in zip(_slices(d_given, start, width), d_now, strict=True)]
+        d_shared = [old + new for old, new in zip(d_shared, d_shared_now, strict=True)]
+        # Last step first, so that the rows of each one come over what the one before it has left behind its own.
+        place = starts[-1] - after
+        factors = _written(factors, [used[number] for number in range(len(factors))], place)
+        d_products = _written(d_products, [_where(running, d, 0) for d in d_known], place)
+        return time - 1, d_states, _written(d_given, d_now, start), d_shared, factors, d_products
 
-    d_states = [jnp.zeros((width, *d.shape[1:]), d.dtype) for d in d_histories]
-    d_given = [jnp.zeros_like(x) for x in _only(given, is_float)]
-    carry = (count.astype(jnp.int32) - 1, d_states, d_given, [jnp.zeros_like(x) for x in floats])
-    _, d_states, d_given, d_floats = lax.while_loop(lambda carry: carry[0] >= 0, body, carry)
+    carry = (
+        jnp.asarray(count, jnp.int32) - 1,
+        [jnp.zeros((width, *d.shape[1:]), d.dtype) for d in d_histories],
+        [jnp.zeros_like(x) for x in _only(given, is_given)],
+        [jnp.zeros_like(x) for x in _only(outside, is_shared)],
+        loop.buffers(((width, weight.shape[0]), weight.dtype) for weight in weights),
+        loop.buffers((each.shape, each.dtype) for each in described),
+    )
+    carry = lax.while_loop(lambda carry: carry[0] >= 0, body, carry)
+    _, d_states, d_given, d_shared, factors, d_products = carry
+    d_outside = _filled([None] * len(outside), is_shared, d_shared)
+    for each, rows, d in zip(described, factors, d_products, strict=True):
+        added = lax.dot_general(rows, d, (((0,), (0,)), ((), ())))
+        d_outside[each.weight] = added if d_outside[each.weight] is None else d_outside[each.weight] + added
     d_initial = [d + g[:width] for d, g in zip(d_states, d_histories, strict=True)]
-    nothing = [None] * len(given), [None] * len(histories)
+    nothing = [None] * max(len(given), len(histories))
     return (
         None,
         None,
-        d_floats,
-        [None] * len(others),
-        _filled(nothing[0], is_float, d_given),
-        _filled(nothing[1], has_state, d_initial),
+        d_outside,
+        _filled(nothing[: len(given)], is_given, d_given),
+        _filled(nothing[: len(histories)], is_state, d_initial),
     )
 
 
-_loop.defvjp(_forward, _backward)
+_run.defvjp(_forward, _backward)
+
+
+@jax.custom_vjp
+def _known_product(product, rows, transposed):
+    """``product``, known to be rows @ transposed.T; no gradient for the matrix."""
+    return product
+
+
+_known_product.defvjp(
+    lambda product, rows, transposed: (product, transposed),
+    lambda transposed, g: (g, g @ transposed, None),
+)
+
+
+def _shapes(values: Iterable[Any]) -> list[tuple[Sequence[int], Any]]:
+    return [(value.shape, value.dtype) for value in values]
 
 
 def _slices(buffers: list[Any], start: Any, width: int) -> list[Any]:

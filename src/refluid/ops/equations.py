@@ -1,0 +1,146 @@
+"""A traced function as a list of equations, so that a loop can treat some of them on their own.
+
+What depends only on values from outside the loop is computed once. A product of a step's rows and such a value, a
+weight matrix, is left to the loop, which may know it already, and may add up the weight's gradients all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend import core
+
+# Calls that can be replaced by their bodies; those with gradients of their own cannot.
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
+_PRODUCT = (((1,), (0,)), ((), ()))  # the dimension numbers of rows @ matrix
+
+
+@dataclass(frozen=True, eq=False)
+class _Constant:
+    value: Any
+
+
+Atom = int | _Constant  # a number stands for a value that is computed or given
+
+
+@dataclass(frozen=True, eq=False)
+class _Equation:
+    primitive: Any
+    params: dict[str, Any]
+    inputs: tuple[Atom, ...]
+    outputs: tuple[int, ...]
+
+    def bind(self, values: Sequence[Any]) -> Sequence[Any]:
+        results = self.primitive.bind(*values, **self.primitive.get_bind_params(self.params))
+        return results if self.primitive.multiple_results else [results]
+
+
+@dataclass(frozen=True)
+class Product:
+    """``rows @ weight``; weight counts among the values from outside that the loop is given."""
+
+    weight: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Equations:
+    """A function of some values from outside the loop, and of others that are new in every turn.
+
+    products: those of its equations that the loop may treat on its own.
+    """
+
+    def __init__(self, function: Callable[..., list[Any]], outside: Sequence[Any], turn: Sequence[Any], rows: int):
+        """Traces ``function(outside, turn)``; products with ``rows`` rows are told from other equations."""
+        closed = jax.make_jaxpr(function)(list(outside), list(turn))
+        self._count = 0
+        self._equations: list[_Equation] = []
+        self._shapes: dict[int, Any] = {}
+        given: list[Atom] = [self._fresh(variable.aval) for variable in closed.jaxpr.invars]
+        self._results = self._inline(closed.jaxpr, closed.consts, given)
+        self._outside, self._turn = given[: len(outside)], given[len(outside) :]
+
+        changing = {atom for atom in self._turn if isinstance(atom, int)}
+        for equation in self._equations:
+            if changing.intersection(a for a in equation.inputs if isinstance(a, int)):
+                changing.update(equation.outputs)
+        self._once = [e for e in self._equations if not changing.intersection(e.outputs)]
+        self._always = [e for e in self._equations if changing.intersection(e.outputs)]
+        used = [a for e in self._always for a in e.inputs] + self._results
+        self._border = list(dict.fromkeys(a for a in used if isinstance(a, int) and a not in changing))
+        self._position = {atom: i for i, atom in enumerate(self._border)}
+        self._is_product = {
+            id(e): i for i, e in enumerate(e for e in self._always if self._is_row_product(e, changing, rows))
+        }
+        self.products = [self._product(e) for e in self._always if id(e) in self._is_product]
+        others = {a for e in self._always if id(e) not in self._is_product for a in e.inputs} | set(self._results)
+        others.update(e.inputs[0] for e in self._always if id(e) in self._is_product)
+        self.only_in_products = [atom not in others for atom in self._border]
+
+    def before(self, outside: Sequence[Any]) -> list[Any]:
+        """What the turns need of the outside, computed once."""
+        values: dict[Atom, Any] = dict(zip(self._outside, outside, strict=True))
+        for equation in self._once:
+            values.update(
+                zip(equation.outputs, equation.bind([_read(a, values) for a in equation.inputs]), strict=True)
+            )
+        return [values[atom] for atom in self._border]
+
+    def turn(self, border: Sequence[Any], turn: Sequence[Any], product: Callable[..., Any] | None = None) -> list[Any]:
+        """The function's results. ``product(i, rows, weight)`` gives those of product number i; None computes them."""
+        values: dict[Atom, Any] = dict(zip((*self._border, *self._turn), (*border, *turn), strict=True))
+        for equation in self._always:
+            inputs = [_read(atom, values) for atom in equation.inputs]
+            number = self._is_product.get(id(equation))
+            if number is None or product is None:
+                results = equation.bind(inputs)
+            else:
+                results = [product(number, inputs[0], inputs[1])]
+            values.update(zip(equation.outputs, results, strict=True))
+        return [_read(atom, values) for atom in self._results]
+
+    def _fresh(self, aval: Any) -> int:
+        self._count += 1
+        self._shapes[self._count] = aval
+        return self._count
+
+    def _inline(self, jaxpr: Any, consts: Sequence[Any], given: Sequence[Atom]) -> list[Atom]:
+        """Appends the equations of ``jaxpr``, with those of the functions that it calls; returns its results."""
+        names: dict[Any, Atom] = dict(zip(jaxpr.invars, given, strict=True))
+        names.update((variable, _Constant(value)) for variable, value in zip(jaxpr.constvars, consts, strict=True))
+
+        def atom(variable: Any) -> Atom:
+            return _Constant(variable.val) if isinstance(variable, core.Literal) else names[variable]
+
+        for equation in jaxpr.eqns:
+            inputs = tuple(atom(variable) for variable in equation.invars)
+            if equation.primitive.name in _CALLS:
+                inner = equation.params[_CALLS[equation.primitive.name]]
+                results: Sequence[Atom] = self._inline(inner.jaxpr, inner.consts, inputs)
+            else:
+                outputs = tuple(self._fresh(variable.aval) for variable in equation.outvars)
+                self._equations.append(_Equation(equation.primitive, equation.params, inputs, outputs))
+                results = outputs
+            names.update(zip(equation.outvars, results, strict=True))
+        return [atom(variable) for variable in jaxpr.outvars]
+
+    def _is_row_product(self, equation: _Equation, changing: set[int], rows: int) -> bool:
+        if equation.primitive.name != "dot_general":
+            return False
+        left, right = equation.inputs
+        if left not in changing or right not in self._position:
+            return False
+        numbers = tuple(tuple(map(tuple, part)) for part in equation.params["dimension_numbers"])
+        a, b, out = self._shapes[left], self._shapes[right], self._shapes[equation.outputs[0]]
+        return numbers == _PRODUCT and a.ndim == b.ndim == 2 and a.shape[0] == rows and a.dtype == b.dtype == out.dtype
+
+    def _product(self, equation: _Equation) -> Product:
+        out = self._shapes[equation.outputs[0]]
+        return Product(self._position[equation.inputs[1]], out.shape, out.dtype)
+
+
+def _read(atom: Atom, values: dict[Atom, Any]) -> Any:
+    return atom.value if isinstance(atom, _Constant) else values[atom]
