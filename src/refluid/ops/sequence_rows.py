@@ -19,6 +19,17 @@ def require_sequences(value: Any, slot: str) -> Ragged:
     return value
 
 
+def require_single_level(value: Any, slot: str) -> Ragged:
+    """``value`` as sequences that are no part of longer ones; raises where there are other levels above them.
+
+    Real Fluid refuses them too, or takes the outer level's offsets for numbers of rows.
+    """
+    sequences = require_sequences(value, slot)
+    if sequences.levels > 1:
+        raise ValueError(f"{slot} may have one LoD level, but has {sequences.levels}")
+    return sequences
+
+
 def offsets_of(lengths: Any) -> Any:
     """Where sequences of these lengths begin, and where the last one ends."""
     return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(lengths, dtype=jnp.int32)])
@@ -48,8 +59,29 @@ def inner_level(x: Ragged, data: Any, offsets: Any, longest: int) -> Ragged:
     return Ragged(data, (*x.offsets[:-1], offsets), longest, x.hidden)
 
 
+def outermost(x: Ragged) -> Ragged:
+    """The rows cut by the outermost level alone, as real Fluid takes the frames of CTC."""
+    offsets = x.offsets[-1]
+    for level in reversed(x.offsets[x.hidden : -1]):
+        offsets = offsets[level]
+    return Ragged(x.data, (*x.offsets[: x.hidden], offsets), x.longest if x.levels == 1 else x.shape[0], x.hidden)
+
+
 def per_sequence(x: Ragged, values: Any) -> Any:
     """One row for each sequence of x's last level: sequences themselves where x has more levels."""
     if len(x.offsets) == 1:
         return values
     return Ragged(values, x.offsets[:-1], x.sequences, x.hidden)
+
+
+def rows_per_sequence(x: Any, values: Any) -> Any:
+    """One row for each sequence of x's last level, which are no sequences, whatever other levels x has."""
+    if not isinstance(x, Ragged) or len(x.offsets) == 1:
+        return values
+    return per_sequence(x, values).as_rows(values)
+
+
+def count_of(x: Ragged, level: int = -1) -> Any:
+    """How many sequences of a level are real."""
+    place = level % len(x.offsets)
+    return x.offsets[place - 1][-1] if place else x.offsets[0].shape[0] - 1
