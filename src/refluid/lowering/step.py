@@ -17,8 +17,8 @@ import numpy as np
 from refluid import profiling
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
-from refluid.lowering.exchange import Exchange, bind_exchange
 from refluid.lowering.checks import Checks, Guard
+from refluid.lowering.exchange import Exchange, bind_exchange
 from refluid.lowering.interpreter import Context, Schedule, run
 from refluid.lowering.layout import channels_last
 from refluid.lowering.plan import Piece, Where, make_plan

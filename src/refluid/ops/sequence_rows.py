@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.ops.values import Ragged
+from refluid.ops.values import Ragged, plain
 
 
 def require_sequences(value: Any, slot: str) -> Ragged:
@@ -65,6 +67,37 @@ def outermost(x: Ragged) -> Ragged:
     for level in reversed(x.offsets[x.hidden : -1]):
         offsets = offsets[level]
     return Ragged(x.data, (*x.offsets[: x.hidden], offsets), x.longest if x.levels == 1 else x.shape[0], x.hidden)
+
+
+def joined_rows(xs: Sequence[Any]) -> Ragged:
+    """All rows of the first value, then all of the next: sequences where all of them are."""
+    levels = {x.levels if isinstance(x, Ragged) else 0 for x in xs}
+    if len(levels) > 1 or levels == {0}:
+        counts = [x.rows if isinstance(x, Ragged) else x.shape[0] for x in xs]
+        rows, offsets = _packed([plain(x) for x in xs], counts)
+        return Ragged(rows, (offsets[:: len(xs)],), rows.shape[0], hidden=1)
+    (depth,) = levels
+    # Every level has as many sequences as the one above says; inner levels may be padded.
+    counts = [count_of(x, x.hidden) for x in xs]
+    cut = []
+    for level in range(depth):
+        lengths, _ = _packed([jnp.diff(x.offsets[x.hidden + level]) for x in xs], counts)
+        known = jnp.arange(lengths.shape[0]) < sum(counts)
+        cut.append(offsets_of(jnp.where(known, lengths, 0)))
+        counts = [x.offsets[x.hidden + level][-1] for x in xs]
+    rows, _ = _packed([x.data for x in xs], counts)
+    hidden = any(x.hidden for x in xs)
+    if hidden:  # the outermost level may be padded as well
+        total = jnp.asarray([0, sum(count_of(x, x.hidden) for x in xs)], jnp.int32)
+        cut.insert(0, total)
+    return Ragged(rows, tuple(cut), max(x.longest for x in xs), hidden=int(hidden))
+
+
+def _packed(arrays: Sequence[Any], counts: Sequence[Any]) -> tuple[Any, Any]:
+    """The first so many rows of each array, one after the other, and where each begins."""
+    *firsts, bound = accumulate((array.shape[0] for array in arrays), initial=0)
+    lengths = jnp.stack([jnp.asarray(count, jnp.int32) for count in counts])
+    return pick_pieces(jnp.concatenate(arrays), jnp.asarray(firsts, jnp.int32), lengths, bound)
 
 
 def per_sequence(x: Ragged, values: Any) -> Any:
