@@ -224,12 +224,18 @@ class Operator:
                         variable._type = VarType.SELECTED_ROWS
 
     def _sequence_model(self, definition: registry.OpDef) -> Variable | None:
-        """The first input that holds sequences, if outputs with as many rows are to be cut like it."""
+        """The first input that holds sequences, if outputs with as many rows are to be cut like it.
+
+        Fluid looks at the first input only; one with other rows, such as a scale, does not count here.
+        """
         if definition.lod != "share":
             return None
         names = (name for slot in definition.inputs for name in self.inputs.get(slot.name, ()))
-        variables = (self.block.find_var_recursive(name) for name in names)
-        return next((v for v in variables if v is not None and v.lod_level), None)
+        variables = [v for v in map(self.block.find_var_recursive, names) if v is not None]
+        model = next((v for v in variables if v.lod_level), None)
+        if model is None or variables[0] is model or variables[0].shape[:1] != model.shape[:1]:
+            return model
+        return None
 
     # Telling
 

@@ -6,7 +6,7 @@ op and as little as possible per variable. A program with host calls in it runs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,11 @@ import numpy as np
 from refluid import profiling
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
+from refluid.lowering.checks import Checks, Guard
 from refluid.lowering.exchange import Exchange, bind_exchange
 from refluid.lowering.interpreter import Context, Schedule, run
 from refluid.lowering.layout import channels_last
 from refluid.lowering.plan import Piece, Where, make_plan
-from refluid.lowering.range_checks import RangeChecks
 from refluid.lowering.value_files import read_values, write_values
 from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
@@ -65,22 +65,70 @@ class CompiledPiece:
         self.mutable = tuple(n for n in piece.reads if n in persists and n in piece.writes and n not in feeds)
         self.others = tuple(n for n in piece.reads if n not in self.mutable)
         self.writes = (*self.mutable, *(n for n in piece.writes if n not in self.mutable))
-        self.checks = RangeChecks(feeds)
+        self.checks = Checks(feeds)
         self.is_random = piece.is_random
         self._seeded = seeded
         self._padded = padded
-        # Accelerators choose layouts by themselves.
-        function = channels_last(self._run) if platform == "cpu" else self._run
-        self.call: Any = self._run if eager else jax.jit(function, donate_argnums=0)
+        self._eager, self._platform = eager, platform
+        self._guard: Guard | None = None
+        self._in_step: tuple[int, ...] | None = None  # the checks that the step itself carries out; None for all
+        self._call = self._jitted()
 
-    def _run(self, mutable: Sequence[Any], others: Sequence[Any], words: Any):
+    def _jitted(self) -> Any:
+        if self._eager:
+            return self._run
+        # Accelerators choose layouts by themselves.
+        return jax.jit(channels_last(self._run) if self._platform == "cpu" else self._run, donate_argnums=0)
+
+    def prepare(self, mutable: Sequence[Any], others: Sequence[Any], words: Any) -> None:
+        """Traces the piece: finds out what must be checked, and how, before anything runs."""
+        if self._eager:
+            return
+        traced = self._call.trace(mutable, others, words)
+        count = len(self.checks.computed)
+        if not count:
+            return
+        fed = [False] * len(jax.tree.leaves(list(mutable)))
+        for name, value in zip(self.others, others, strict=True):
+            fed += [name in self.checks.feeds] * len(jax.tree.leaves(value))
+        guard = Guard.of(traced, count, [*fed, *(True for _ in jax.tree.leaves(words))])
+        if guard.numbers:
+            self._in_step = tuple(number for number in range(count) if number not in guard.numbers)
+            self._guard, self._call = guard, self._jitted()
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether `check_feeds` has something to do."""
+        return bool(self.checks.on_feeds) or self._guard is not None
+
+    def check_feeds(self, values: Mapping[str, Any], mutable: Sequence[Any], others: Sequence[Any], words: Any) -> None:
+        """Raises, before anything runs, if what was fed breaks a rule's requirement."""
+        for name in self.checks.on_feeds:
+            self.checks.check_feed(name, values[name])
+        if self._guard is not None:
+            self.checks.check_flags(self._guard(mutable, others, words), self._guard.numbers)
+
+    def __call__(
+        self, mutable: Sequence[Any], others: Sequence[Any], words: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """What the piece writes, and flags for `check_flags`, which raises if the step refused its inputs."""
+        return self._call(mutable, others, words)
+
+    def check_flags(self, flags: Sequence[Any]) -> None:
+        """Raises if a check inside the step failed; the state is as it was then."""
+        if flags:
+            self.checks.check_flags(flags, self._in_step or range(len(flags)))
+
+    def _run(self, mutable: Sequence[Any], others: Sequence[Any], words: Any) -> tuple[list[Any], list[Any]]:
         env = dict(zip((*self.mutable, *self.others), (*mutable, *others), strict=True))
         self.checks.begin(self.piece.schedule.ops)
         run(self.piece.schedule, env, self._context(words))
         written = [env.get(name) for name in self.writes]
         flags = self.checks.flags()
-        if flags is not None:  # a bad id must not leave a trace in the state
-            fine = jnp.all(flags)
+        if self._in_step is not None:
+            flags = [flags[number] for number in self._in_step]
+        if flags:  # a bad id must not leave a trace in the state
+            fine = jnp.all(jnp.stack(flags))
             for i, before in enumerate(mutable):
                 written[i] = jax.tree.map(lambda new, old: jnp.where(fine, new, old), written[i], before)
         return written, flags
@@ -164,16 +212,15 @@ class Step:
         piece = self._piece
         state = [holder.value for holder in self._mutable]
         others = [feeds[index] if holder is None else holder.value for index, holder in self._others]
-        if not self._traced:  # finds out which feeds must be checked, before anything runs
-            piece.call.trace(state, others, words)
+        if not self._traced:
+            piece.prepare(state, others, words)
             self._traced = True
-        for name in piece.checks.on_feeds:
-            piece.checks.check_feed(name, feeds[self.feed_names.index(name)])
-        results, flags = piece.call(state, others, words)
+        if piece.has_checks:
+            piece.check_feeds(dict(zip(self.feed_names, feeds, strict=True)), state, others, words)
+        results, flags = piece(state, others, words)
         for holder, index in self._written:
             holder.value = results[index]
-        if flags is not None:
-            piece.checks.check_flags(flags)
+        piece.check_flags(flags)
         if not self._fetched and results:
             # JAX runs behind the caller's back and may read the fed arrays in place: they are the caller's again now.
             jax.block_until_ready(results[0])
@@ -196,18 +243,16 @@ class Step:
     def _run_compiled(self, piece: CompiledPiece, env: dict[str, Any], words: Any) -> None:
         state, rest = [env[n] for n in piece.mutable], [env.get(n) for n in piece.others]
         piece_words = words if piece.is_random else None
-        if not self._traced and hasattr(piece.call, "trace"):
-            piece.call.trace(state, rest, piece_words)
-        for name in piece.checks.on_feeds:
-            piece.checks.check_feed(name, env[name])
-        results, flags = piece.call(state, rest, piece_words)
+        if not self._traced:
+            piece.prepare(state, rest, piece_words)
+        piece.check_feeds(env, state, rest, piece_words)
+        results, flags = piece(state, rest, piece_words)
         for name, value in zip(piece.writes, results, strict=True):
             if value is not None:
                 env[name] = value
                 if name in self.persists:
                     self.holders[name].value = value
-        if flags is not None:
-            piece.checks.check_flags(flags)
+        piece.check_flags(flags)
 
     def _run_exchange(self, exchange: Exchange, env: dict[str, Any]) -> None:
         with profiling.record("exchange"):
@@ -218,7 +263,7 @@ class Step:
 
     def _run_on_host(self, piece: Piece, env: dict[str, Any], words: Any, pullbacks: dict[int, Any]) -> None:
         context = Context(
-            report=RangeChecks(frozenset()).report,
+            report=Checks(frozenset()).report,
             host=lambda op: HostContext(op, self.scope, self.place, env),
             padded=self._padded,
             pullbacks=pullbacks,

@@ -117,7 +117,7 @@ def leaky_relu(x, *, alpha=0.02):
     return jnp.where(x > alpha * x, x, alpha * x)
 
 
-@unary("maxout", row_wise=not_along_rows("axis", 1))
+@unary("maxout", lod=None, row_wise=not_along_rows("axis", 1))
 def maxout(x, *, groups, axis=1):
     """The largest of each ``groups`` neighbouring channels; at a tie the first one receives the gradient."""
     axis %= x.ndim

@@ -1,8 +1,8 @@
-"""Range checks of ids and labels.
+"""What rules require of values: ids and labels within range, lengths that fit.
 
-XLA clamps an index that is out of range; Fluid raises. A rule states what it needs with `require_in_range`; whoever
-runs the rule installs a `Collector` that decides how the check is carried out: on the host, before the step, where the
-ids are fed; as a flag computed inside the step where they are not.
+XLA clamps an index that is out of range; Fluid raises. A rule states what it needs with `require_in_range` and
+`require`; whoever runs the rule installs a `Collector` that decides how the check is carried out: on the host, before
+the step, where the ids are fed; as a flag where they are computed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,24 @@ class RangeCheck:
         return jnp.all(fine)
 
 
+@dataclass(frozen=True)
+class Requirement:
+    """A condition on values; ``problem`` says what is wrong where it does not hold."""
+
+    problem: str
+
+    def holds(self, condition: Any) -> Any:
+        """A boolean scalar: whether the condition holds everywhere."""
+        return jnp.all(condition)
+
+
+Check = RangeCheck | Requirement
+
+
 class Collector(Protocol):
     """Receives the checks of the rule being run, with the values they are about."""
 
-    def __call__(self, check: RangeCheck, ids: Any) -> None: ...
+    def __call__(self, check: Check, values: Any) -> None: ...
 
 
 _collector: ContextVar[Collector | None] = ContextVar("collector", default=None)
@@ -60,3 +74,13 @@ def require_in_range(ids: Any, bound: int, *, slot: str, ignore: int | None = No
     collector = _collector.get()
     if collector is not None:
         collector(RangeCheck(slot, int(bound), ignore, whole), ids)
+
+
+def require(condition: Any, problem: str) -> None:
+    """States that ``condition``, an array of booleans computed from the inputs, is true everywhere.
+
+    Call it where `require_in_range` may be called. What is known from shapes alone is better raised at once.
+    """
+    collector = _collector.get()
+    if collector is not None:
+        collector(Requirement(problem), condition)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from refluid.ops.registry import op
+from refluid.ops.sequence_rows import require_single_level
 from refluid.ops.values import Ragged, plain
 
 # For each scheme: how many kinds of tags it has, and which kind begins a chunk, ends one, or is a whole one.
@@ -42,12 +43,15 @@ def chunk_eval(inference, label, length=None, *, num_chunk_types, chunk_scheme="
 
 
 def _padded(tags, length, slot):
-    if isinstance(tags, Ragged):
-        return tags.to_padded().reshape(tags.sequences, tags.longest), tags.lengths
     if length is None:
-        raise ValueError(f"{slot} must be sequences (lod_level=1, fed as a LoDTensor), or come with SeqLength")
+        if not isinstance(tags, Ragged):
+            raise ValueError(f"{slot} must be sequences (lod_level=1, fed as a LoDTensor), or come with SeqLength")
+        tags = require_single_level(tags, slot)
+        return tags.to_padded().reshape(tags.sequences, tags.longest), tags.lengths
     lengths = plain(length).reshape(-1)
-    return tags.reshape(lengths.shape[0], -1), lengths
+    if isinstance(length, Ragged):
+        lengths = jnp.where(length.real(), lengths, 0)
+    return plain(tags).reshape(lengths.shape[0], -1), lengths
 
 
 def _chunks(labels, lengths, steps, scheme, num_types):

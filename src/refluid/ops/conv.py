@@ -23,6 +23,7 @@ import numpy as np
 from jax import lax
 
 from refluid.ops.registry import op
+from refluid.ops.rows import sequences_only_in
 
 
 @dataclass(frozen=True)
@@ -593,8 +594,18 @@ def _with_bias(out, bias, data_format):
     return out if bias is None else as_given(channels_last(out, data_format) + bias.reshape(-1), data_format)
 
 
-@op("depthwise_conv2d", inputs="Input Filter Bias? ResidualData?", outputs="Output")
-@op("conv2d", inputs="Input Filter Bias? ResidualData?", outputs="Output")
+@op(
+    "depthwise_conv2d",
+    inputs="Input Filter Bias? ResidualData?",
+    outputs="Output",
+    row_wise=sequences_only_in("Input", "ResidualData"),
+)
+@op(
+    "conv2d",
+    inputs="Input Filter Bias? ResidualData?",
+    outputs="Output",
+    row_wise=sequences_only_in("Input", "ResidualData"),
+)
 def conv2d(
     x,
     w,

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.lax import stop_gradient
 
-from refluid.ops.checks import require_in_range
+from refluid.ops.checks import require, require_in_range
 from refluid.ops.infer import ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.sequence_rows import require_single_level, rows_per_sequence
 from refluid.ops.values import Ragged, plain
 
 
@@ -35,7 +36,7 @@ def _infer_crf(inputs, attrs):
 def linear_chain_crf(emission, transition, label, length=None):
     """log Z - score(label) for each sequence: Fluid calls the cost LogLikelihood. Alpha is normalised at every step."""
     scores, lengths = _padded(emission, length, "Emission")
-    labels = _padded_labels(label, lengths, scores.shape[1])
+    labels = _padded_labels(label, emission, length, scores.shape[1])
     inside = _inside(lengths, scores.shape[1])
     require_in_range(jnp.where(inside, labels, 0), scores.shape[2], slot="Label", whole=False)
 
@@ -60,8 +61,11 @@ def linear_chain_crf(emission, transition, label, length=None):
 
     alphas = jnp.concatenate([carry[0][:, None], alphas.swapaxes(0, 1)], axis=1)
     alphas = jnp.where(inside[:, :, None], alphas, 0)
-    saved = (_like(emission, alphas), _like(emission, exps), transition_exps)
-    return *jax.tree.map(stop_gradient, saved), cost
+    if length is None:
+        alphas, exps, cost = emission.from_padded(alphas), emission.from_padded(exps), rows_per_sequence(emission, cost)
+    else:
+        alphas, exps, cost = _rows_like(emission, alphas), _rows_like(emission, exps), _rows_like(emission, cost)
+    return *jax.tree.map(stop_gradient, (alphas, exps, transition_exps)), cost
 
 
 def _score(scores, transition, labels, lengths, inside):
@@ -100,24 +104,31 @@ def crf_decoding(emission, transition, label=None, length=None):
     first, tags = lax.scan(backward, last, (came_from, inside.T[1:]), reverse=True)
     path = jnp.concatenate([first[None], tags]).T.astype(jnp.int64)
     if label is not None:
-        path = (path == _padded_labels(label, lengths, steps)).astype(jnp.int64)
+        path = (path == _padded_labels(label, emission, length, steps)).astype(jnp.int64)
     path = jnp.where(inside, path, 0)
-    return emission.from_padded(path[:, :, None]) if isinstance(emission, Ragged) else path
+    return emission.from_padded(path[:, :, None]) if length is None else _rows_like(emission, path)
 
 
 def _padded(value, length, slot):
     """Sequences as [sequences, steps, ...], and their lengths."""
-    if isinstance(value, Ragged):
-        return value.to_padded(), value.lengths
-    if length is None:
+    if length is not None:
+        return plain(value), plain(length).reshape(-1)
+    if not isinstance(value, Ragged):
         raise ValueError(f"{slot} must be sequences (lod_level=1, fed as a LoDTensor), or come with Length")
-    return value, plain(length).reshape(-1)
+    sequences = require_single_level(value, slot)
+    return sequences.to_padded(), sequences.lengths
 
 
-def _padded_labels(label, lengths, steps):
+def _padded_labels(label, emission, length, steps):
     """Labels as [sequences, steps]."""
-    padded = label.to_padded() if isinstance(label, Ragged) else label
-    padded = padded.reshape(lengths.shape[0], -1)[:, :steps]
+    if length is None:
+        label = require_single_level(label, "Label")
+        if label.sequences != emission.sequences:
+            raise ValueError(f"there are {label.sequences} sequences in Label and {emission.sequences} in Emission")
+        require(label.lengths == emission.lengths, "the sequences of Label and Emission differ in length")
+        label = label.to_padded()
+    padded = plain(label)
+    padded = padded.reshape(padded.shape[0], -1)[:, :steps]
     return jnp.pad(padded, ((0, 0), (0, steps - padded.shape[1])))
 
 
@@ -125,5 +136,5 @@ def _inside(lengths, steps):
     return jnp.arange(steps) < lengths[:, None]
 
 
-def _like(model, padded):
-    return model.from_padded(padded) if isinstance(model, Ragged) else padded
+def _rows_like(model, value):
+    return model.as_rows(value) if isinstance(model, Ragged) else value

@@ -9,6 +9,7 @@ from jax import lax
 from refluid.ops.checks import require_in_range
 from refluid.ops.infer import ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.sequence_rows import outermost, rows_per_sequence
 from refluid.ops.values import Ragged, plain
 
 _IMPOSSIBLE = -1e30  # the logarithm of a probability of zero; finite, so that gradients stay so
@@ -32,12 +33,15 @@ def warpctc(logits, label, logits_length=None, label_length=None, *, blank=0, no
 
     Packed sequences, or Logits as [steps, sequences, classes] and Label as [sequences, ...] with the lengths of both.
     """
-    if isinstance(logits, Ragged) and isinstance(label, Ragged):
-        steps, rows = logits.lengths, logits.to_padded().swapaxes(0, 1)
-        sizes, labels = label.lengths, label.to_padded()
-    elif logits_length is not None and label_length is not None:
+    if logits_length is not None and label_length is not None:
         steps, rows = plain(logits_length).reshape(-1), plain(logits)
         sizes, labels = plain(label_length).reshape(-1), plain(label)
+    elif isinstance(logits, Ragged) and isinstance(label, Ragged):
+        logits, label = outermost(logits), outermost(label)
+        if logits.sequences != label.sequences:
+            raise ValueError(f"there are {logits.sequences} sequences in Logits and {label.sequences} in Label")
+        steps, rows = logits.lengths, logits.to_padded().swapaxes(0, 1)
+        sizes, labels = label.lengths, label.to_padded()
     else:
         raise ValueError(
             "Logits and Label must be sequences (fed as LoDTensors), or come with LogitsLength and LabelLength"
@@ -49,7 +53,8 @@ def warpctc(logits, label, logits_length=None, label_length=None, *, blank=0, no
         rows = _with_scaled_gradient(rows, 1 / jnp.maximum(steps, 1).astype(rows.dtype)[:, None])
     labels = jnp.where(within, labels, blank)
     # WarpCTCGrad is what real Fluid's kernel saves for its gradient; nothing here reads it.
-    return jnp.zeros_like(rows), _ctc_loss(rows, steps, labels, sizes, blank)[:, None]
+    loss = _ctc_loss(rows, steps, labels, sizes, blank)[:, None]
+    return jnp.zeros_like(rows), rows_per_sequence(logits, loss) if logits_length is None else loss
 
 
 def _ctc_loss(logits, steps, labels, sizes, blank):

@@ -44,7 +44,7 @@ def gru(
     order = BatchOrder.of(x, is_reverse)
     (hidden,) = recur(cell, order, inputs, _matrices(weight), (), (initial_state(h0, x, size),))
     # Stand-ins for what real Fluid's kernels save for their gradients; nothing here reads it.
-    gates, half = jnp.zeros_like(x.data), jnp.zeros((x.shape[0], size), x.dtype)
+    gates, half = x.as_rows(jnp.zeros_like(x.data)), x.as_rows(jnp.zeros((x.shape[0], size), x.dtype))
     return gates, half, half, x.with_data(hidden)
 
 

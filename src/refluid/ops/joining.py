@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
 from refluid.ops.rows import Arguments, as_many_rows, not_along_rows
+from refluid.ops.sequence_rows import joined_rows
 from refluid.ops.static import described, integer, integers, length
+from refluid.ops.values import Ragged, plain
 
 
 def _unknown(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -34,7 +36,7 @@ def _infer_concat(inputs: Described, attrs: dict[str, Any]) -> Described:
                 dims[i] = theirs
             elif theirs not in (-1, mine):
                 raise ValueError(f"cannot join shapes {list(x.shape)} and {list(other.shape)} along axis {axis}")
-    return {"Out": [ShapeDtype(tuple(dims), x.dtype)]}
+    return {"Out": [ShapeDtype(tuple(dims), x.dtype, lod_level=x.lod_level)]}
 
 
 def _axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
@@ -47,12 +49,18 @@ def _axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
     outputs="Out",
     static="AxisTensor",
     infer=_infer_concat,
-    row_wise=_axis_is_inner,
+    lod="aware",
 )
 def concat(xs, axis_tensor, *, axis=0):
-    """The xs one after the other along ``axis``."""
-    axis = axis if axis_tensor is None else integer(axis_tensor)
-    return jnp.concatenate(xs, _checked_axis(axis, xs[0].ndim))
+    """The xs one after the other along ``axis``; along rows, the sequences of one after those of the other."""
+    axis = _checked_axis(axis if axis_tensor is None else integer(axis_tensor), xs[0].ndim)
+    model = next((x for x in xs if isinstance(x, Ragged)), None)
+    if model is not None and axis == 0:
+        return joined_rows(xs)
+    joined = jnp.concatenate([plain(x) for x in xs], axis)
+    if model is None:
+        return joined
+    return model.with_data(joined) if isinstance(xs[0], Ragged) else model.as_rows(joined)
 
 
 def _checked_axis(axis: int, rank: int) -> int:
@@ -110,7 +118,7 @@ def _new_axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
     return attrs.get("axis", 0) % (arguments["X"][0].ndim + 1) > 0
 
 
-@op("stack", inputs="X*", outputs="Y", lod=None, row_wise=_new_axis_is_inner)
+@op("stack", inputs="X*", outputs="Y", row_wise=_new_axis_is_inner)
 def stack(xs, *, axis=0):
     """The xs along a new axis."""
     return jnp.stack(xs, axis)

@@ -130,7 +130,7 @@ def _with_bias(rows, bias, size, use_peepholes):
 
 def _scratch(x: Ragged, *widths: int):
     """Stand-ins for what real Fluid's kernels save for their gradients; nothing here reads it."""
-    return tuple(jnp.zeros((x.shape[0], width), x.dtype) for width in widths)
+    return tuple(x.as_rows(jnp.zeros((x.shape[0], width), x.dtype)) for width in widths)
 
 
 @op("lstm_unit", inputs="X C_prev", outputs="C H", row_wise=True)

@@ -283,7 +283,7 @@ def _mode(global_pooling, adaptive) -> str:
     return "global" if global_pooling else "adaptive" if adaptive else "windows"
 
 
-@op("pool2d", inputs="X", outputs="Out")
+@op("pool2d", inputs="X", outputs="Out", row_wise=True)
 def pool2d(
     x,
     *,

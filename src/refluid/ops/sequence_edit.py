@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from refluid.ops.checks import require
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
-from refluid.ops.sequence_rows import require_sequences
+from refluid.ops.sequence_rows import count_of, outermost, require_sequences, require_single_level, rows_per_sequence
 from refluid.ops.sequence_shape import keep_rows
 from refluid.ops.values import Ragged, plain
 
@@ -31,22 +32,27 @@ def _infer_distance(inputs: Described, attrs: dict[str, Any]) -> Described:
 )
 def edit_distance(hypotheses, references, hypotheses_length=None, references_length=None, *, normalized=False):
     """How many ids must be put in, taken out or replaced to get from a hypothesis to its reference."""
-    hypotheses, lengths = _padded_ids(hypotheses, hypotheses_length, "Hyps")
-    references, reference_lengths = _padded_ids(references, references_length, "Refs")
-    if hypotheses.shape[0] != references.shape[0]:
-        raise ValueError(f"there are {hypotheses.shape[0]} sequences in Hyps and {references.shape[0]} in Refs")
-    distances = jax.vmap(_distance)(hypotheses, lengths, references, reference_lengths)
+    found, lengths, count = _padded_ids(hypotheses, hypotheses_length, "Hyps")
+    wanted, wanted_lengths, _ = _padded_ids(references, references_length, "Refs")
+    if found.shape[0] != wanted.shape[0]:
+        raise ValueError(f"there are {found.shape[0]} sequences in Hyps and {wanted.shape[0]} in Refs")
+    distances = jax.vmap(_distance)(found, lengths, wanted, wanted_lengths)
     if normalized:
-        distances = distances / reference_lengths.astype(jnp.float32)
-    return jnp.full(1, hypotheses.shape[0], jnp.int64), distances.reshape(-1, 1)
+        require((wanted_lengths > 0) | (jnp.arange(wanted.shape[0]) >= count), "a sequence of Refs is empty")
+        distances = distances / jnp.maximum(wanted_lengths, 1).astype(jnp.float32)
+    distances = distances.reshape(-1, 1)
+    number = jnp.reshape(count, 1).astype(jnp.int64)
+    return number, distances if hypotheses_length is not None else rows_per_sequence(hypotheses, distances)
 
 
-def _padded_ids(ids: Any, lengths: Any, slot: str) -> tuple[Any, Any]:
-    """Ids as [sequences, longest], and lengths."""
+def _padded_ids(ids: Any, lengths: Any, slot: str) -> tuple[Any, Any, Any]:
+    """Ids as [sequences, longest], their lengths, and how many sequences are real."""
     if lengths is not None:
-        return plain(ids).reshape(plain(ids).shape[0], -1), plain(lengths).reshape(-1)
-    ids = require_sequences(ids, slot)
-    return Ragged(ids.data.reshape(-1), ids.offsets, ids.longest).to_padded(), ids.lengths
+        rows = plain(ids)
+        count = ids.rows if isinstance(ids, Ragged) else rows.shape[0]
+        return rows.reshape(rows.shape[0], -1), plain(lengths).reshape(-1), count
+    ids = require_single_level(ids, slot)
+    return Ragged(ids.data.reshape(-1), ids.offsets, ids.longest).to_padded(), ids.lengths, count_of(ids)
 
 
 def _distance(hypothesis: Any, length: Any, reference: Any, reference_length: Any) -> Any:
@@ -72,7 +78,7 @@ def ctc_align(ids, length=None, *, blank=0, merge_repeated=True, padding_value=0
     """Each sequence of frames without blanks and, maybe, without repetitions of the frame before."""
     if length is not None:
         return _align_padded(plain(ids), plain(length).reshape(-1), blank, merge_repeated, padding_value)
-    ids = require_sequences(ids, "Input")
+    ids = outermost(require_sequences(ids, "Input"))
     flat = ids.data.reshape(-1)
     kept = ids.real() & (flat != blank)
     if merge_repeated:

@@ -7,10 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from refluid.ops.checks import require_in_range
+from refluid.ops.checks import require, require_in_range
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
-from refluid.ops.sequence_rows import inner_level, pick_pieces, require_sequences
+from refluid.ops.sequence_rows import count_of, inner_level, pick_pieces, require_sequences, require_single_level
 from refluid.ops.values import Ragged, plain
 
 
@@ -34,17 +34,30 @@ def sequence_expand(x, y, *, ref_level=-1):
     known = jnp.concatenate([jnp.zeros(1, jnp.int32), count])  # how many of the items are real
     real = jnp.arange(items, dtype=jnp.int32) < count
     if not isinstance(x, Ragged) or not x.levels:
-        if plain(x).shape[0] < level.shape[0] - 1:
-            raise ValueError(f"X has {plain(x).shape[0]} rows for the {level.shape[0] - 1} sequences of Y")
+        _require_as_many_rows(x, y, ref_level if ref_level < 0 else y.hidden + ref_level)
         rows, _ = pick_pieces(plain(x), owner, real.astype(jnp.int32), items)
         return Ragged(rows, (known,), items, hidden=1)
     if x.levels > 1:
         raise ValueError(f"X may have one LoD level, not {x.levels}")
+    _require_alike(count_of(x), count_of(y, ref_level if ref_level < 0 else y.hidden + ref_level))
     # How many sequences come out is known to y only, so a hidden level counts them.
     lengths = jnp.where(real, x.lengths[owner], 0)
     bound = max(x.longest, 1) * items
     rows, offsets = pick_pieces(x.data, x.offsets[-1][owner], lengths, bound)
     return Ragged(rows, (known, offsets), x.longest, hidden=1)
+
+
+def _require_as_many_rows(x: Any, y: Ragged, level: int = -1) -> None:
+    _require_alike(x.rows if isinstance(x, Ragged) else x.shape[0], count_of(y, level), "rows")
+
+
+def _require_alike(given: Any, wanted: Any, what: str = "sequences") -> None:
+    """Counts are known at once, or where sequences are padded when values are."""
+    if isinstance(given, int) and isinstance(wanted, int):
+        if given != wanted:
+            raise ValueError(f"X has {given} {what} for the {wanted} sequences of Y")
+        return
+    require(given == wanted, f"X must have as many {what} as Y has sequences")
 
 
 def _infer_expand_as(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -55,9 +68,8 @@ def _infer_expand_as(inputs: Described, attrs: dict[str, Any]) -> Described:
 @op("sequence_expand_as", inputs="X Y", outputs="Out", differentiable="X", lod="aware", infer=_infer_expand_as)
 def sequence_expand_as(x, y):
     """Row i of x as often as sequence i of y is long."""
-    y = require_sequences(y, "Y")
-    if plain(x).shape[0] < y.sequences:
-        raise ValueError(f"X has {plain(x).shape[0]} rows for the {y.sequences} sequences of Y")
+    y = require_single_level(y, "Y")
+    _require_as_many_rows(x, y)
     rows, _ = pick_pieces(plain(x), jnp.minimum(y.owners(), y.sequences - 1), y.real().astype(jnp.int32), y.shape[0])
     return Ragged(rows, y.offsets[-1:], y.longest)
 
@@ -65,7 +77,7 @@ def sequence_expand_as(x, y):
 @op("sequence_concat", inputs="X*", outputs="Out", lod="aware")
 def sequence_concat(xs):
     """The first sequences of all xs one after the other, then the second ones, and so on."""
-    xs = [require_sequences(x, "X") for x in xs]
+    xs = [require_single_level(x, "X") for x in xs]
     if len({x.sequences for x in xs}) > 1:
         raise ValueError(f"the inputs have different numbers of sequences: {[x.sequences for x in xs]}")
     stacked = jnp.concatenate([x.data for x in xs])
@@ -91,6 +103,7 @@ def lod_reset(x, y=None, *, target_lod=(), append=False):
     """x's rows cut anew: as Y is cut, at the offsets Y holds, or at the offsets in ``target_lod``."""
     rows = plain(x)
     if isinstance(y, Ragged) and y.levels:
+        _require_ends_at(y.rows, x)
         return Ragged(rows, y.offsets, y.longest, y.hidden)
     if y is not None:
         offsets, longest = plain(y).reshape(-1).astype(jnp.int32), rows.shape[0]
@@ -99,8 +112,17 @@ def lod_reset(x, y=None, *, target_lod=(), append=False):
         longest = max(b - a for a, b in pairwise(target_lod))
     else:
         raise ValueError("there must be a Y, or target_lod with at least two offsets")
+    _require_ends_at(offsets[-1], x)
+    require((offsets[0] == 0) & (offsets[1:] >= offsets[:-1]), "the offsets must begin with 0 and not go down")
     before = x.offsets if append and isinstance(x, Ragged) and x.levels else ()
+    if before:
+        require(before[-1][-1] == offsets.shape[0] - 1, "the new level must have as many sequences as X has rows")
     return Ragged(rows, (*before, offsets), max(longest, 1))
+
+
+def _require_ends_at(last: Any, x: Any) -> None:
+    rows = x.rows if isinstance(x, Ragged) else x.shape[0]
+    require(last == rows, "the last offset must be the number of rows of X")
 
 
 def _infer_windows(inputs: Described, attrs: dict[str, Any]) -> Described:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from refluid.ops.registry import op
-from refluid.ops.sequence_rows import column, per_sequence, require_sequences
+from refluid.ops.sequence_rows import column, per_sequence, require_sequences, require_single_level
 from refluid.ops.values import Ragged
 
 
@@ -93,6 +93,7 @@ def row_conv(x, weight):
     """Each row plus the weighted rows after it, column by column; sequences, or a batch [batch, length, columns]."""
     ahead = weight.shape[0]
     if isinstance(x, Ragged):
+        x = require_single_level(x, "X")
         return x.with_data(sum(_neighbours(x, i) * weight[i] for i in range(ahead)))
     padded = jnp.pad(x, [(0, 0), (0, ahead - 1), (0, 0)])
     return sum(lax.slice_in_dim(padded, i, i + x.shape[1], axis=1) * weight[i] for i in range(ahead))

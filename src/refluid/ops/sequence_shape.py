@@ -7,10 +7,20 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from refluid.ops.checks import require, require_in_range
 from refluid.ops.dtypes import numpy_dtype
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
-from refluid.ops.sequence_rows import column, inner_level, offsets_of, pick_pieces, require_sequences, take_rows
+from refluid.ops.sequence_rows import (
+    column,
+    inner_level,
+    offsets_of,
+    pick_pieces,
+    require_sequences,
+    require_single_level,
+    rows_per_sequence,
+    take_rows,
+)
 from refluid.ops.values import Ragged, plain
 
 
@@ -39,17 +49,19 @@ def _pads_to_longest(operator: Any) -> bool:
 )
 def sequence_pad(x, pad_value, *, padded_length=-1):
     """Sequences as [sequences, length, ...] with ``pad_value`` after their ends, and their lengths."""
-    x = require_sequences(x, "X")
+    x = require_single_level(x, "X")
     length = int(np.max(np.asarray(x.lengths), initial=0)) if padded_length == -1 else padded_length
+    require(x.lengths <= length, f"a sequence of X is longer than padded_length {length}")
     padded = Ragged(x.data, x.offsets, length).to_padded()
     inside = (jnp.arange(length) < x.lengths[:, None]).reshape(x.sequences, length, *(1,) * (x.ndim - 1))
-    return jnp.where(inside, padded, plain(pad_value).astype(x.dtype)), x.lengths.astype(jnp.int64)
+    padded = jnp.where(inside, padded, plain(pad_value).astype(x.dtype))
+    return rows_per_sequence(x, padded), rows_per_sequence(x, x.lengths.astype(jnp.int64))
 
 
 @op("sequence_pad_grad", inputs="X PadValue? Out@GRAD", outputs="X@GRAD", grad=None, lod="aware")
 def sequence_pad_grad(x, pad_value, out_grad, *, padded_length=-1):
     """The gradient of each row at its place."""
-    owners = jnp.minimum(x.owners(), max(x.sequences - 1, 0))
+    owners, out_grad = jnp.minimum(x.owners(), max(x.sequences - 1, 0)), plain(out_grad)
     taken = out_grad[owners, jnp.clip(x.positions(), 0, out_grad.shape[1] - 1)]
     return x.with_data(jnp.where(column(x.real(), taken), taken, 0))
 
@@ -62,12 +74,20 @@ def _infer_unpad(inputs: Described, attrs: dict[str, Any]) -> Described:
 @op("sequence_unpad", inputs="X Length", outputs="Out", differentiable="X", lod="aware", infer=_infer_unpad)
 def sequence_unpad(x, length):
     """The first ``length`` elements of each row of x, as sequences."""
-    x, length = plain(x), plain(length).reshape(-1).astype(jnp.int32)
+    model = x if isinstance(x, Ragged) else length
+    x, length = plain(x), plain(length).reshape(-1)
     count, longest = x.shape[:2]
+    if length.shape[0] != count:
+        raise ValueError(f"there are {length.shape[0]} numbers in Length for the {count} rows of X")
+    require_in_range(length, longest + 1, slot="Length")
+    length = length.astype(jnp.int32)
+    if isinstance(model, Ragged):  # rows of padding become empty sequences below what counts the real ones
+        length = jnp.where(model.real(), length, 0)
     starts = jnp.arange(count, dtype=jnp.int32) * longest
     flat = x.reshape(count * longest, *(x.shape[2:] or (1,)))
     rows, offsets = pick_pieces(flat, starts, length, count * longest)
-    return Ragged(rows, (offsets,), longest)
+    outer = model.offsets if isinstance(model, Ragged) else ()
+    return Ragged(rows, (*outer, offsets), longest, hidden=len(outer))
 
 
 def _infer_slice(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -78,11 +98,22 @@ def _infer_slice(inputs: Described, attrs: dict[str, Any]) -> Described:
 @op("sequence_slice", inputs="X Offset Length", outputs="Out", differentiable="X", lod="aware", infer=_infer_slice)
 def sequence_slice(x, offset, length):
     """Of each sequence the ``length`` rows from ``offset`` on."""
-    x = require_sequences(x, "X")
-    starts = x.offsets[-1][:-1] + plain(offset).reshape(-1)[: x.sequences].astype(jnp.int32)
-    lengths = plain(length).reshape(-1)[: x.sequences].astype(jnp.int32)
-    rows, offsets = pick_pieces(x.data, starts, lengths, x.shape[0])
+    x = require_single_level(x, "X")
+    begin, lengths = (_for_each(x, value, slot) for value, slot in ((offset, "Offset"), (length, "Length")))
+    fits = (begin >= 0) & (lengths >= 0) & (begin + lengths <= x.lengths)
+    require(fits, "Offset and Length reach beyond a sequence of X")
+    rows, offsets = pick_pieces(x.data, x.offsets[-1][:-1] + begin, lengths, x.shape[0])
     return inner_level(x, rows, offsets, x.longest)
+
+
+def _for_each(x: Ragged, numbers: Any, slot: str) -> Any:
+    """A number for each sequence of x, those of padding included."""
+    values = plain(numbers).reshape(-1).astype(jnp.int32)
+    if values.shape[0] > x.sequences or (values.shape[0] < x.sequences and len(x.offsets) == 1):
+        raise ValueError(f"there are {values.shape[0]} numbers in {slot} for the {x.sequences} sequences of X")
+    if isinstance(numbers, Ragged):
+        values = jnp.where(numbers.real(), values, 0)
+    return jnp.pad(values, (0, x.sequences - values.shape[0]))
 
 
 @op("sequence_reshape", inputs="X", outputs="Out", lod="aware")
@@ -90,6 +121,7 @@ def sequence_reshape(x, *, new_dim):
     """The elements of each sequence in rows of ``new_dim``."""
     x = require_sequences(x, "X")
     count, width = x.shape
+    require(x.lengths * width % new_dim == 0, f"a sequence of X does not fill rows of new_dim {new_dim}")
     missing = -(count * width) % new_dim  # padding may end within a row; real rows do not
     flat = jnp.pad(x.data.reshape(-1), (0, missing))
     offsets = (x.offsets[-1] * width // new_dim).astype(jnp.int32)

@@ -41,7 +41,7 @@ def bilinear_tensor_product(x, y, weight, bias=None):
     return out if bias is None else out + bias.reshape(1, -1)
 
 
-@op("fsp", inputs="X Y", outputs="Out")
+@op("fsp", inputs="X Y", outputs="Out", row_wise=True)
 def fsp(x, y):
     """How channels of x and channels of y go together, averaged over the image."""
     return jnp.einsum("nchw,ndhw->ncd", x, y) / (x.shape[2] * x.shape[3])

@@ -1,0 +1,176 @@
+"""Carrying out the checks that rules ask for.
+
+Ids that are fed are checked on the host before the step, so that nothing has changed when the error is raised. What the
+program computes is checked by a flag. One that follows from feeds alone is computed before the step, by a `Guard`; any
+other inside the step, which leaves the state as it was where the flag is down. That costs a copy of the state, because
+the old one is needed until the flag is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer, eval_jaxpr
+from jax.interpreters.partial_eval import dce_jaxpr
+
+from refluid.errors import OpError, OutOfRangeError
+from refluid.ir.operator import Operator
+from refluid.ir.vartype import as_numpy
+from refluid.ops.checks import Check, RangeCheck, Requirement
+from refluid.ops.values import plain
+
+# Ops that only move values around: a check on their output is a check on their input. So is a cast between integers.
+_MOVES = frozenset(
+    """assign concat flatten flatten2 reshape reshape2 squeeze squeeze2 stack transpose transpose2
+    unsqueeze unsqueeze2""".split()
+)
+
+
+@dataclass
+class Checks:
+    """The checks of one compiled piece; filled while it is traced."""
+
+    feeds: frozenset[str]
+    on_feeds: dict[str, list[tuple[Operator, RangeCheck]]] = field(default_factory=dict)
+    computed: list[tuple[Operator, Check]] = field(default_factory=list)
+    _flags: list[Any] = field(default_factory=list)
+    _sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def begin(self, ops: Sequence[Operator]) -> None:
+        """Starts a trace: forgets what an earlier one found."""
+        self.on_feeds.clear()
+        self.computed.clear()
+        self._flags.clear()
+        self._sources = _feeds_behind(ops, self.feeds)
+
+    def report(self, op: Operator, check: Check, values: Any) -> None:
+        """Called by rules, through the interpreter."""
+        if isinstance(check, Requirement):
+            if isinstance(values, Tracer):
+                self._flag(op, check, values)
+            elif not np.all(values):
+                raise _unmet(op, check)
+            return
+        if not jnp.issubdtype(values.dtype, jnp.integer):
+            return
+        if not isinstance(values, Tracer):
+            raise_if_out_of_range(op, check, np.asarray(values))
+            return
+        sources = self._sources.get(op.input(check.slot)[0]) if check.whole else None
+        if sources is None:
+            self._flag(op, check, values)
+            return
+        for feed in sources:
+            if (op, check) not in self.on_feeds.setdefault(feed, []):
+                self.on_feeds[feed].append((op, check))
+
+    def _flag(self, op: Operator, check: Check, values: Any) -> None:
+        self.computed.append((op, check))
+        self._flags.append(check.holds(values))
+
+    def flags(self) -> list[Any]:
+        """One boolean for each computed check."""
+        return list(self._flags)
+
+    def check_feed(self, name: str, value: Any) -> None:
+        """Raises if a fed array has an id out of range."""
+        checks = self.on_feeds.get(name)
+        if checks is None:
+            return
+        array = np.asarray(plain(value))
+        if not array.size or array.dtype.kind not in "iu":
+            return
+        # Seen as unsigned, a negative id is a huge one: one pass finds both kinds.
+        largest = int(np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").max())
+        for op, check in checks:
+            if largest >= check.bound:
+                raise_if_out_of_range(op, check, array)
+
+    def check_flags(self, flags: Sequence[Any], numbers: Sequence[int]) -> None:
+        """Raises if one of the computed checks with these numbers failed."""
+        for number, flag in zip(numbers, flags, strict=True):
+            if not flag:
+                op, check = self.computed[number]
+                raise _unmet(op, check) if isinstance(check, Requirement) else _error(op, check, "a computed id")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The computed checks that follow from feeds alone, as a function to call before the step."""
+
+    numbers: tuple[int, ...]
+    _function: Callable[..., list[Any]]
+    _places: tuple[int, ...]  # the leaves among the step's arguments that it reads
+
+    @classmethod
+    def of(cls, traced: Any, count: int, fed: Sequence[bool]) -> Guard:
+        """Takes it out of a traced step whose last ``count`` results are flags.
+
+        Args:
+          fed: for each leaf of the step's arguments, whether it belongs to a feed.
+        """
+        closed = traced.jaxpr
+        results = len(closed.jaxpr.outvars)
+
+        def needs_only_feeds(number: int) -> bool:
+            _, used = dce_jaxpr(closed.jaxpr, [i == results - count + number for i in range(results)])
+            return all(is_fed for is_fed, is_used in zip(fed, used, strict=True) if is_used)
+
+        numbers = tuple(filter(needs_only_feeds, range(count)))
+        wanted = [i - (results - count) in numbers for i in range(results)]
+        jaxpr, used = dce_jaxpr(closed.jaxpr, wanted)
+        function = jax.jit(lambda *leaves: eval_jaxpr(jaxpr, closed.consts, *leaves))
+        return cls(numbers, function, tuple(i for i, is_used in enumerate(used) if is_used))
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        """The flags, for the step's arguments."""
+        leaves = jax.tree.leaves(arguments)
+        return self._function(*(leaves[i] for i in self._places))
+
+
+def raise_if_out_of_range(op: Operator, check: RangeCheck, ids: np.ndarray) -> None:
+    """Raises the error that names the first id out of range, if there is one."""
+    bad = (ids < 0) | (ids >= check.bound)
+    if check.ignore is not None:
+        bad &= ids != check.ignore
+    if bad.any():
+        place = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        raise _error(op, check, f"id {ids[place]} at {[int(i) for i in place]}")
+
+
+def _unmet(op: Operator, check: Requirement) -> OpError:
+    plain = op.error(check.problem)
+    return OpError(plain.op_type, plain.problem, plain.arguments, plain.attrs, plain.written_at, "nothing was updated")
+
+
+def _error(op: Operator, check: RangeCheck, what: str) -> OutOfRangeError:
+    plain = op.error(f"{what} of {check.slot} ({op.input(check.slot)[0]}) is not in [0, {check.bound})")
+    exempt = "" if check.ignore is None else f" (or {check.ignore}, which is ignored)"
+    hint = f"ids must be at least 0 and less than {check.bound}{exempt}; nothing was updated"
+    return OutOfRangeError(plain.op_type, plain.problem, plain.arguments, plain.attrs, plain.written_at, hint)
+
+
+def _feeds_behind(ops: Sequence[Operator], feeds: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """For each variable that only moves fed values around, the feeds behind it."""
+    sources: dict[str, tuple[str, ...]] = {name: (name,) for name in feeds}
+    for op in ops:
+        moved = [sources.get(name) for name in op.input_arg_names]
+        known = (op.type in _MOVES or _keeps_integers(op)) and bool(moved) and all(found is not None for found in moved)
+        for name in op.output_arg_names:
+            if known:
+                sources[name] = tuple(dict.fromkeys(feed for found in moved for feed in found or ()))
+            else:
+                sources.pop(name, None)
+    return sources
+
+
+def _keeps_integers(op: Operator) -> bool:
+    if op.type != "cast":
+        return False
+    dtypes = [op.attrs.get(name) for name in ("in_dtype", "out_dtype")]
+    return all(dtype is not None and as_numpy(dtype).kind in "iu" for dtype in dtypes)
