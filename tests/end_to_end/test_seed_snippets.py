@@ -93,6 +93,72 @@ def test_a_test_program_beside_the_training_program():
     )
 
 
+def loss_without_feeds():
+    """A model that makes its own data, as the guides' snippets run programs without a feed."""
+    x = fluid.layers.fill_constant([4, 3], "float32", 0.5)
+    return fluid.layers.mean(fluid.layers.square(fluid.layers.fc(x, 2)))
+
+
+def build_without_feeds():
+    rate = fluid.layers.exponential_decay(0.1, decay_steps=1, decay_rate=0.9)
+    fluid.optimizer.Adam(rate).minimize(loss_without_feeds())
+
+
+def persistables():
+    names = [v.name for v in fluid.default_main_program().list_vars() if fluid.io.is_persistable(v)]
+    return {name: np.array(fluid.global_scope().find_var(name).get_tensor()) for name in names}
+
+
+@pytest.mark.parametrize("saving", ["save_persistables", "trainer_0_saves"])
+def test_training_goes_on_where_it_was_saved(saving, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    build_without_feeds()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    for _ in range(3):
+        exe.run()
+    run_snippet(saving)
+    exe.run()
+    expected = persistables()
+    with fluid.scope_guard(fluid.Scope()):
+        run_snippet("go_on_training")
+        found = persistables()
+    assert found.keys() == expected.keys() and "@LR_DECAY_COUNTER@" in found
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_parameters_are_saved_and_loaded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    build_without_feeds()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    run_snippet("save_params")
+    assert sorted(os.listdir("my_paddle_model")) == ["fc_0.b_0", "fc_0.w_0"]
+    expected = persistables()["fc_0.w_0"]
+    exe.run()
+    assert (persistables()["fc_0.w_0"] != expected).any()
+    run_snippet("load_params")
+    np.testing.assert_array_equal(persistables()["fc_0.w_0"], expected)
+
+
+def test_a_trainer_with_checkpoints(tmp_path):
+    """The snippet leaves out the first arguments with ``...``; here they are the functions a Trainer needs."""
+
+    def make_trainer(_, **options):
+        return fluid.Trainer(loss_without_feeds, lambda: fluid.optimizer.SGD(0.1), place=fluid.CPUPlace(), **options)
+
+    made = []
+
+    def make_config(**options):
+        made.append(dict(options))
+        return fluid.CheckpointConfig(**{**options, "checkpoint_dir": str(tmp_path)})  # a folder of this test's own
+
+    scope = run_snippet("checkpoint_config", CheckpointConfig=make_config, Trainer=make_trainer)
+    assert made == [{"checkpoint_dir": "/tmp/ckpt", "max_num_checkpoints": 2, "epoch_interval": 2, "step_interval": 10}]
+    assert isinstance(scope["trainer"], fluid.Trainer) and scope["trainer"].checkpoint_cfg is scope["config"]
+
+
 @pytest.mark.parametrize("name", ["fit_a_line_v2"])
 def test_whole_scripts_exit_well(name, tmp_path):
     done = subprocess.run(

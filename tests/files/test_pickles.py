@@ -8,7 +8,8 @@ import pickletools
 import numpy as np
 import pytest
 
-from refluid.files.pickles import PickleError, read_pickle, write_pickle
+from refluid.files.pickle_writing import write_pickle
+from refluid.files.pickles import PickleError, read_pickle
 
 ARRAYS = {
     "float32": np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3),
@@ -51,6 +52,32 @@ def test_what_is_written_names_only_what_old_numpy_has():
         "_codecs encode",
     }
     assert max(code.proto for code, _, _ in codes) == 2
+
+
+@pytest.mark.parametrize("read", [read_pickle, pickle.loads, lambda data: pickle.loads(data, encoding="latin1")])
+def test_a_large_array_is_written_as_it_is(read):
+    arrays = {"large": np.arange(1 << 18, dtype="float32").reshape(4, -1), "small": np.ones(2, "int8")}
+    data = written(arrays)
+    assert len(data) < arrays["large"].nbytes + 1000
+    assert_same(read(data), arrays)
+
+
+def test_large_arrays_are_ready_for_jax_and_not_shared():
+    array = np.arange(1 << 17, dtype=">f4")
+    values = {"big endian": array, "twice": [np.arange(1 << 16), array.astype("f4")], "bytes": b"\x80" * (1 << 17)}
+    got = read_pickle(pickle.dumps(values, 3))
+    assert got["bytes"] == values["bytes"]
+    assert got["twice"][0].ctypes.data % 64 == 0
+    for found, expected in ((got["big endian"], array), (got["twice"][0], values["twice"][0])):
+        np.testing.assert_array_equal(found, expected)
+        found[0] += 1  # nobody minds
+    raw = b"c" + b"numpy.core.multiarray\n_reconstruct\n"
+    make = raw + b"cnumpy\nndarray\nK\x00\x85C\x01b\x87R(K\x01J\x00\x00\x02\x00\x85cnumpy\ndtype\n"
+    make += b"X\x02\x00\x00\x00i1\x89\x88\x87R(K\x03X\x01\x00\x00\x00|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
+    first = make + b"B\x00\x00\x02\x00" + bytes(1 << 17) + b"q\x00tb"
+    one, other = read_pickle(b"\x80\x03(" + first + make + b"h\x00tbt.")
+    one[0] = 1
+    assert other[0] == 0  # two arrays of the same bytes are two
 
 
 @pytest.mark.parametrize("protocol", [1, 2, 3, 4])

@@ -24,6 +24,22 @@ class Unfinished:
         self.finish, self.value = finish, None
 
 
+class Raw:
+    """Many bytes, in an array that becomes the first one the pickle makes of them."""
+
+    def __init__(self, array: np.ndarray):
+        self.array, self.is_taken = array, False
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def take(self) -> np.ndarray:
+        """The bytes, for the caller to keep and change."""
+        array = self.array.copy() if self.is_taken else self.array
+        self.is_taken = True
+        return array
+
+
 def finished(value: Any) -> Any:
     """What an unfinished value has become, if it has; anything else as it is."""
     return value.value if isinstance(value, Unfinished) and value.value is not None else value
@@ -38,7 +54,7 @@ def _make_array(kind: Any = None, shape: Any = (), typecode: Any = b"b") -> Unfi
 def _fill_array(state: Any) -> np.ndarray:
     _, shape, dtype, fortran, data = state
     dtype = finished(dtype)
-    if not isinstance(dtype, np.dtype) or not isinstance(shape, tuple) or not isinstance(data, bytes | str):
+    if not isinstance(dtype, np.dtype) or not isinstance(shape, tuple) or not isinstance(data, bytes | str | Raw):
         raise PickleError("the pickle holds an array of something else than numbers")
     if len(shape) > 32 or not all(isinstance(dim, int) and 0 <= dim < 1 << 48 for dim in shape):
         raise PickleError(f"the pickle holds an array of shape {shape[:40]}")
@@ -46,8 +62,10 @@ def _fill_array(state: Any) -> np.ndarray:
         data = data.encode("latin-1")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise PickleError(f"the pickle holds {len(data)} bytes for an array of shape {shape}, {dtype}")
-    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-    return array.astype(dtype.newbyteorder("="), order="C")  # a copy: the reader may change it
+    is_own = isinstance(data, Raw) and dtype.isnative and not fortran
+    array = np.frombuffer(data.take() if isinstance(data, Raw) else data, dtype)
+    array = array.reshape(shape, order="F" if fortran else "C")
+    return array if is_own else array.astype(dtype.newbyteorder("="), order="C")  # the reader may change it
 
 
 def _make_dtype(code: Any = None, align: Any = False, copy: Any = True) -> Unfinished:

@@ -1,4 +1,4 @@
-"""Pickles of plain data, read without running anything, and written as Python 2 and old NumPy understand them.
+"""Pickles of plain data, read without running anything.
 
 A pickle is a program for a small stack machine, and the standard one may call any function. This machine has no way to
 do so: it knows the instructions that build numbers, strings, containers and NumPy arrays. Reading takes at most sixteen
@@ -7,42 +7,57 @@ times the size of the pickle and 16 MB.
 
 from __future__ import annotations
 
+import io
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from refluid.files.pickled_values import CALLABLES, PickleError, Unfinished, checked_key, finished
+from refluid.files.pickled_values import CALLABLES, PickleError, Raw, Unfinished, checked_key, finished
+from refluid.files.raw import left, read_aligned
 
-__all__ = ["PickleError", "read_pickle", "write_pickle"]
+__all__ = ["PickleError", "read_pickle"]
 
 _MARK = object()
 _MAX_DEPTH = 100  # of containers in containers
-_CHUNK = 1 << 22
+_MAX_LINE = 4096  # only names and short numbers are written as lines
+_LARGE = 1 << 16  # bytes from which an array can have them where they are
 
 
-def read_pickle(data: bytes | memoryview) -> Any:
+def read_pickle(source: bytes | BinaryIO) -> Any:
     """The value of a pickle of plain data: None, numbers, strings, containers, NumPy arrays and scalars.
+
+    Args:
+      source: the pickle, or a stream that holds it and nothing more.
 
     Raises:
       PickleError: the bytes are no pickle, or one that wants more than plain data.
     """
-    machine = _Machine(memoryview(data))
+    machine = _Machine(io.BytesIO(source) if isinstance(source, bytes) else source)
     try:
         value = machine.run()
     except PickleError:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, struct.error) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        EOFError,
+        struct.error,
+    ) as error:
         raise PickleError(f"the pickle is damaged near byte {machine.position}: {error!r}") from error
     _check_plain(value, 0, {})
-    return value
+    return _with_bytes(value, {}) if not all(raw.is_taken for raw in machine.raws) else value
 
 
 def _check_plain(value: Any, depth: int, heights: dict[int, int | None]) -> int:
     """Containers must not hold unfinished arrays, functions or, however far inside, themselves; gives the height."""
     if not isinstance(value, dict | list | tuple):
-        if value is None or isinstance(value, bool | int | float | str | bytes | np.generic | np.ndarray):
+        if value is None or isinstance(value, bool | int | float | str | bytes | Raw | np.generic | np.ndarray):
             return 0
         raise PickleError(f"the pickle holds a {type(value).__name__}, which is not plain data")
     height = heights.get(id(value), 0)
@@ -56,14 +71,29 @@ def _check_plain(value: Any, depth: int, heights: dict[int, int | None]) -> int:
     return height
 
 
+def _with_bytes(value: Any, known: dict[int, Any]) -> Any:
+    """A copy in which bytes that became no array are bytes."""
+    if id(value) not in known:
+        if isinstance(value, Raw):
+            known[id(value)] = value.array.tobytes()
+        elif isinstance(value, dict):
+            known[id(value)] = {key: _with_bytes(item, known) for key, item in value.items()}
+        elif isinstance(value, list | tuple):
+            known[id(value)] = type(value)(_with_bytes(item, known) for item in value)
+        else:
+            return value
+    return known[id(value)]
+
+
 class _Machine:
     """Reads instructions; each has a method named in the table below."""
 
-    def __init__(self, data: memoryview):
-        self.data, self.position = data, 0
+    def __init__(self, stream: BinaryIO):
+        self.stream, self.position, self.size = stream, 0, left(stream)
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.budget = 15 * len(data) + (15 << 20)  # bytes; a string that is used often may not become many arrays
+        self.raws: list[Raw] = []
+        self.budget = 15 * self.size + (15 << 20)  # bytes; a string that is used often may not become many arrays
 
     def run(self) -> Any:
         while True:
@@ -80,23 +110,24 @@ class _Machine:
             raise PickleError(f"the pickle ends with {len(self.stack)} values")
         return self.stack[0]
 
-    def take(self, size: int) -> memoryview:
-        found = self.data[self.position : self.position + size]
-        if size < 0 or len(found) < size:
+    def take(self, size: int) -> bytes:
+        self.advance(size)
+        return self.stream.read(size)
+
+    def advance(self, size: int) -> None:
+        if not 0 <= size <= self.size - self.position:
             raise PickleError(f"the pickle ends too early: {size} bytes are missing at byte {self.position}")
         self.position += size
-        return found
 
     def number(self, form: str) -> int:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def line(self) -> str:
-        # Only names and short numbers are written as lines.
-        end = bytes(self.data[self.position : self.position + 4096]).find(b"\n")
-        if end < 0:
+        text = self.stream.readline(_MAX_LINE)
+        if not text.endswith(b"\n"):
             raise PickleError(f"the pickle is damaged: no end of line after byte {self.position}")
-        text = bytes(self.take(end + 1)[:-1])
-        return text.decode("ascii")
+        self.position += len(text)
+        return text[:-1].decode("ascii")
 
     def push(self, value: Any) -> None:
         self.spend(100)  # what a small object and its places take
@@ -150,7 +181,7 @@ def _limited(machine: _Machine, form: str, limit: int) -> bytes:
     size = machine.number(form)
     if size > limit:
         raise PickleError(f"the pickle holds an integer of {size} bytes")
-    return bytes(machine.take(size))
+    return machine.take(size)
 
 
 def _text(form: str) -> Callable[[_Machine], None]:
@@ -163,7 +194,15 @@ def _old_text(form: str) -> Callable[[_Machine], None]:
 
 
 def _bytes(form: str) -> Callable[[_Machine], None]:
-    return lambda m: m.push(bytes(m.take(m.number(form))))
+    return lambda m: m.push(_raw(m, m.number(form)))
+
+
+def _raw(machine: _Machine, size: int) -> bytes | Raw:
+    if size < _LARGE:
+        return machine.take(size)
+    machine.advance(size)
+    machine.raws.append(Raw(read_aligned(machine.stream, size)))
+    return machine.raws[-1]
 
 
 def _put(form: str) -> Callable[[_Machine], None]:
@@ -186,7 +225,7 @@ def _build(machine: _Machine) -> None:
     state, target = machine.pop(), machine.pop()
     if not isinstance(target, Unfinished) or target.value is not None or not isinstance(state, tuple):
         raise PickleError("the pickle fills something that is not an array")
-    machine.spend(2 * sum(len(part) for part in state if isinstance(part, str | bytes)))
+    machine.spend(2 * sum(len(part) for part in state if isinstance(part, str | bytes | Raw)))
     target.value = target.finish(state)
     machine.push(target.value)
 
@@ -269,51 +308,3 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
         "b": _build,
     }.items()
 }
-
-
-def write_pickle(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a pickle (protocol 2) of a dict of arrays, for readers as old as Python 2 and NumPy 1.
-
-    Python's own would name modules that only NumPy 2 has.
-    """
-    stream.write(b"\x80\x02}(")
-    for name, array in arrays.items():
-        stream.write(_pickled_text(name))
-        _write_array(stream, array)
-    stream.write(b"u.")
-
-
-def _write_array(stream: BinaryIO, array: np.ndarray) -> None:
-    shape = b"(" + b"".join(map(_pickled_int, array.shape)) + b"t"
-    code = array.dtype.newbyteorder("<").str
-    dtype = b"cnumpy\ndtype\n" + _pickled_text(code[1:]) + b"\x89\x88\x87R"
-    order = b"(K\x03" + _pickled_text(code[0]) + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    stream.write(b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85")
-    _write_bytes(stream, memoryview(b"b"))
-    stream.write(b"\x87R(K\x01" + shape + dtype + order + b"\x89")
-    _write_bytes(stream, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data)
-    stream.write(b"tb")
-
-
-def _write_bytes(stream: BinaryIO, data: memoryview) -> None:
-    """Bytes as protocol 2 has them: text that is encoded when it is read."""
-    size = len(data) + int(np.count_nonzero(np.frombuffer(data, np.uint8) >= 128))
-    if size >= 1 << 32:  # more than protocol 2 can hold
-        stream.write(b"\x8e" + struct.pack("<Q", len(data)))
-        stream.write(data)
-        return
-    stream.write(b"c_codecs\nencode\nX" + struct.pack("<I", size))
-    for start in range(0, len(data), _CHUNK):
-        stream.write(str(data[start : start + _CHUNK], "latin-1").encode())
-    stream.write(_pickled_text("latin1") + b"\x86R")
-
-
-def _pickled_text(text: str) -> bytes:
-    encoded = text.encode("utf-8", "surrogatepass")
-    return b"X" + struct.pack("<I", len(encoded)) + encoded
-
-
-def _pickled_int(number: int) -> bytes:
-    if number < 1 << 31:
-        return b"J" + struct.pack("<i", number)
-    return b"\x8a\x08" + struct.pack("<q", number)

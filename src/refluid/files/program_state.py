@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from refluid.errors import UninitializedError
-from refluid.files.pickles import PickleError, read_pickle, write_pickle
+from refluid.files.pickle_writing import write_pickle
+from refluid.files.pickles import PickleError, read_pickle
 from refluid.files.storage import AnyPath, at, files_below
 from refluid.files.tensors import read_lod_tensor
-from refluid.files.variables import check_fits, is_persistable, load_variables, read_variables, set_arrays
+from refluid.files.variables import check_fits, give_arrays, is_persistable, load_variables, read_variables, set_arrays
 from refluid.files.writing import PARTIAL, write_together
 from refluid.ir import Parameter, Program, Variable
 from refluid.scope import Scope
@@ -68,7 +70,7 @@ def load_state(scope: Scope, program: Program, path: str, variables: Sequence[Va
     for suffix, wanted in ((".pdparams", parameters(program)), (".pdopt", optimizer_state(program))):
         if wanted:
             found.update(_pick(wanted, read_arrays(prefix + suffix), prefix + suffix))
-    set_arrays(scope, found)
+    give_arrays(scope, found)
 
 
 def _pick(variables: Sequence[Variable], arrays: Mapping[str, Any], path: str) -> dict[str, np.ndarray]:
@@ -77,13 +79,15 @@ def _pick(variables: Sequence[Variable], arrays: Mapping[str, Any], path: str) -
         raise ValueError(f"{path} has no value for {', '.join(missing[:10])}; it belongs to another model")
     for variable in variables:
         check_fits(variable, arrays[variable.name], path)
-    return {v.name: arrays[v.name] for v in variables}
+    counts = Counter(map(id, arrays.values()))  # a file may hold one array under two names; in a scope they are two
+    return {v.name: arrays[v.name].copy() if counts[id(arrays[v.name])] > 1 else arrays[v.name] for v in variables}
 
 
 def read_arrays(path: str) -> dict[str, Any]:
     """The arrays of a ``.pdparams`` or ``.pdopt`` file, by name; nothing in the file is run."""
     try:
-        found = read_pickle(at(path).read_bytes())
+        with at(path).open("rb") as stream:
+            found = read_pickle(stream)
     except PickleError as error:
         raise PickleError(f"{path}: {error}") from error
     if not isinstance(found, dict):

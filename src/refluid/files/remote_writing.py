@@ -31,7 +31,7 @@ def upload(target: RemotePath) -> Iterator[BinaryIO]:
         content = Path(stage, "content")
         with content.open("wb") as stream:
             yield stream
-        _send(content, target)
+        send_file(content, target)
 
 
 def upload_together(folder: RemotePath, writers: Writers) -> None:
@@ -43,7 +43,7 @@ def upload_together(folder: RemotePath, writers: Writers) -> None:
                 write(stream)
         if not (_protocols(folder) & _RENAME_FOLDERS and _send_folder(contents, folder)):
             for name, content in contents.items():
-                _send(content, folder.joinpath(*name.split("/")))
+                send_file(content, folder.joinpath(*name.split("/")))
 
 
 def _send_folder(contents: Mapping[str, Path], folder: RemotePath) -> bool:
@@ -64,7 +64,8 @@ def _send_folder(contents: Mapping[str, Path], folder: RemotePath) -> bool:
         partial.remove()
 
 
-def _send(content: Path, target: RemotePath) -> None:
+def send_file(content: Path, target: RemotePath) -> None:
+    """Copies a file of this machine to ``target``, where it appears whole or not at all."""
     target.system.makedirs(target.parent.path, exist_ok=True)
     if _protocols(target) & _SHOW_WHOLE_UPLOADS:
         _copy(content, target)

@@ -7,7 +7,6 @@ the size of the file (sequence offsets are Python integers here; anything else t
 from __future__ import annotations
 
 import math
-import os
 import struct
 from collections.abc import Sequence
 from typing import Any, BinaryIO
@@ -15,13 +14,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from refluid.files.raw import left, read_aligned
 from refluid.ir.protobuf import pb
 from refluid.ops.dtypes import fluid_dtype, numpy_dtype
 from refluid.tensors import LoDTensor, SelectedRowsTensor, own
 
 _MAX_LEVELS = 64
 _MAX_DESC = 1 << 16
-_ALIGNMENT = 64  # from which JAX takes an array as it is, without a copy
 
 
 class TensorFileError(ValueError):
@@ -112,45 +111,22 @@ def _read_tensor(stream: BinaryIO) -> np.ndarray:
     if len(dims) > 32 or any(not 0 <= dim < 1 << 48 for dim in dims):
         raise TensorFileError(f"not a tensor: its dims are {list(dims[:40])}")
     count = math.prod(dims)
-    if count * dtype.itemsize > _left(stream):
-        raise _ends_too_early(count * dtype.itemsize, _left(stream))
-    array = _aligned(count * dtype.itemsize)
-    _fill(stream, array.data)
+    size = count * dtype.itemsize
+    if size > left(stream):
+        raise _ends_too_early(size, left(stream))
+    array = read_aligned(stream, size)
     try:
         return array.view(dtype).reshape(dims)
     except ValueError as error:  # no elements, and yet too large for NumPy
         raise TensorFileError(f"not a tensor: its dims are {list(dims)}") from error
 
 
-def _aligned(size: int) -> np.ndarray:
-    room = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % _ALIGNMENT
-    return room[start : start + size]
-
-
-def _fill(stream: BinaryIO, view: memoryview) -> None:
-    done = 0
-    while done < len(view):
-        count = stream.readinto(view[done:])  # pyright: ignore[reportAttributeAccessIssue] - every real stream has it
-        if not count:
-            raise _ends_too_early(len(view), done)
-        done += count
-
-
 def _exactly(stream: BinaryIO, size: int) -> bytes:
     """``size`` bytes; asks how many are left first, so that a wild size does not allocate."""
-    left = _left(stream)
-    if size > left:
-        raise _ends_too_early(size, left)
+    if size > left(stream):
+        raise _ends_too_early(size, left(stream))
     return stream.read(size)
 
 
-def _ends_too_early(size: int, left: int) -> TensorFileError:
-    return TensorFileError(f"the file ends too early: {size} bytes are missing, {left} are left")
-
-
-def _left(stream: BinaryIO) -> int:
-    position = stream.tell()
-    end = stream.seek(0, os.SEEK_END)
-    stream.seek(position)
-    return end - position
+def _ends_too_early(size: int, available: int) -> TensorFileError:
+    return TensorFileError(f"the file ends too early: {size} bytes are missing, {available} are left")

@@ -177,8 +177,13 @@ def set_holders(scope: Scope, holders: Mapping[str, Any]) -> None:
 
 
 def set_arrays(scope: Scope, arrays: Mapping[str, np.ndarray]) -> None:
-    """Puts arrays into a scope."""
-    set_holders(scope, {name: LoDTensor(own(np.array(array))) for name, array in arrays.items()})
+    """Puts copies of arrays into a scope."""
+    give_arrays(scope, {name: np.array(array) for name, array in arrays.items()})
+
+
+def give_arrays(scope: Scope, arrays: Mapping[str, np.ndarray]) -> None:
+    """Puts arrays into a scope that nobody else holds."""
+    set_holders(scope, {name: LoDTensor(own(array)) for name, array in arrays.items()})
 
 
 def feeds_and_fetches(program: Program) -> tuple[list[str], list[str]]:
