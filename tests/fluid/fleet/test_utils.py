@@ -1,48 +1,13 @@
-import os
-import stat
-
 import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from paddle.fluid.contrib import distributed_batch_reader, multi_download, multi_upload
-from paddle.fluid.contrib.utils import hdfs_utils
+from paddle.fluid.contrib import distributed_batch_reader
 from paddle.fluid.incubate.fleet.base.role_maker import Role, UserDefinedRoleMaker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import fleet
 from paddle.fluid.incubate.fleet.utils import hdfs, utils
 from paddle.fluid.incubate.fleet.utils.fleet_barrier_util import check_all_trainers_ready
 from paddle.fluid.incubate.fleet.utils.fleet_util import FleetUtil
-
-# Hadoop in a folder: enough of `hadoop fs` for the client to work with.
-HADOOP = """#!/bin/sh
-shift
-while case "$1" in -D*) true;; *) false;; esac; do shift; done
-list() { for path in "$@"; do [ -e "$path" ] || continue; kind=-; [ -d "$path" ] && kind=d
-  echo "${kind}rw-r--r--   1 me us   7 2024-05-01 12:00 $path"; done; }
-case "$1" in
-  -test) test $2 "$3" ;;
-  -ls) [ -e "$2" ] || { echo "ls: no such file: $2" >&2; exit 1; }; echo "Found items"; list "$2"/* ;;
-  -lsr) find "$2" -mindepth 1 | while read -r path; do list "$path"; done ;;
-  -mkdir) mkdir -p "$3" ;;
-  -rm) rm -r "$3" ;;
-  -mv) mv "$2" "$3" ;;
-  -put) cp -r "$2" "$3" ;;
-  -get) cp -r "$2" "$3" ;;
-  -cat) cat "$2" ;;
-esac
-"""
-
-
-@pytest.fixture
-def hadoop_home(tmp_path):
-    program = tmp_path / "hadoop/bin/hadoop"
-    program.parent.mkdir(parents=True)
-    program.write_text(HADOOP)
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    return str(tmp_path / "hadoop")
-
-
-CONFIGS = {"fs.default.name": "hdfs://nowhere:1", "hadoop.job.ugi": "me,secret"}
 
 
 def fill(folder, *names):
@@ -52,43 +17,30 @@ def fill(folder, *names):
     return str(folder)
 
 
-def test_files_go_to_hadoop_and_back(hadoop_home, tmp_path):
-    client = hdfs.HDFSClient(hadoop_home, CONFIGS)
-    local, remote, back = fill(tmp_path / "local", "a", "sub/b"), str(tmp_path / "remote"), tmp_path / "back"
-    assert not client.is_exist(remote)
-    assert client.upload(remote, local)
-    assert (client.is_dir(remote), client.is_file(f"{remote}/a"), client.cat(f"{remote}/a")) == (True, True, "in a")
-    assert client.ls(remote) == [f"{remote}/a", f"{remote}/sub"]
-    assert client.lsr(remote) == [f"{remote}/a", f"{remote}/sub/b"]
-    assert client.lsr(remote, excludes=["sub"]) == [f"{remote}/a"]
-    assert client.download(remote, str(back))
+@pytest.fixture
+def client():
+    """A client of a file system in memory, empty at first."""
+    client = hdfs.HDFSClient(None, {"fs.default.name": "memory://fleet", "hadoop.job.ugi": "me,secret"})
+    yield client
+    client.delete("/all")
+
+
+def test_files_go_elsewhere_and_back(client, tmp_path):
+    local, back = fill(tmp_path / "local", "a", "sub/b"), tmp_path / "back"
+    assert not client.is_exist("/all")
+    assert client.upload("/all", local)
+    assert (client.is_dir("/all"), client.is_file("/all/a"), client.cat("/all/a")) == (True, True, "in a")
+    assert client.ls("/all") == ["/all/a", "/all/sub"]
+    assert client.lsr("/all") == ["/all/a", "/all/sub/b"]
+    assert client.lsr("/all", excludes=["sub"]) == ["/all/a"]
+    assert client.download("/all", str(back))
     assert (back / "sub/b").read_text() == "in sub/b\n"
-    assert not client.download(f"{remote}/a", str(back / "a"))  # it is there already
-    assert client.download(f"{remote}/a", str(back / "a"), overwrite=True)
-    assert client.rename(f"{remote}/a", f"{remote}/c") and client.is_exist(f"{remote}/c")
-    assert client.makedirs(f"{remote}/x/y") and client.upload_dir(f"{remote}/x", local)
-    assert client.is_file(f"{remote}/x/local/sub/b")
-    assert client.delete(remote) and client.delete(remote)
-    assert client.ls(remote) == []
-
-
-def test_a_missing_hadoop_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no program .*bin/hadoop; is hadoop_home right"):
-        hdfs.HDFSClient(str(tmp_path), {}).is_exist("/x")
-    with pytest.raises(FileNotFoundError, match="there is no nowhere to upload"):
-        hdfs_utils.HDFSClient(str(tmp_path), {}).upload("/x", "nowhere")
-
-
-def test_trainers_download_their_shares(hadoop_home, tmp_path):
-    client = hdfs_utils.HDFSClient(hadoop_home, CONFIGS)
-    remote = str(tmp_path / "remote")
-    multi_upload(client, remote, fill(tmp_path / "local", "a", "b", "sub/c"))
-    assert client.lsr(remote, only_file=False) == [f"{remote}/{name}" for name in ("a", "b", "sub", "sub/c")]
-    shares = [multi_download(client, remote, str(tmp_path / f"t{i}"), i, 2) for i in (0, 1)]
-    assert shares == [[f"{tmp_path}/t0/a", f"{tmp_path}/t0/b"], [f"{tmp_path}/t1/sub/c"]]
-    assert all(os.path.isfile(file) for share in shares for file in share)
-    with pytest.raises(OSError, match="not all files of .* could be downloaded"):
-        multi_download(client, remote, str(tmp_path / "t0"), 0, 2)  # they are there already
+    with pytest.warns(UserWarning, match="exists, and overwrite is False"):
+        assert not client.download("/all/a", str(back))
+    assert client.download("/all/a", str(back), overwrite=True)
+    assert client.rename("/all/a", "/all/c") and client.is_exist("/all/c")
+    assert client.upload_dir("/all/x", local) and client.is_file("/all/x/local/sub/b")
+    assert client.split_files(["a", "b", "c"], 1, 2) == ["c"]
 
 
 @pytest.mark.parametrize(("trainers", "trainer", "batches"), [(1, 0, [*range(7)]), (2, 1, [1, 3, 5]), (3, 2, [2, 5])])

@@ -150,7 +150,7 @@ def multi_download(
         client.download(path, folder)
         return os.path.normpath(os.path.join(folder, os.path.basename(path)))
 
-    return _at_once(download, wanted, multi_processes)
+    return at_once(download, wanted, multi_processes)
 
 
 def multi_upload(
@@ -172,10 +172,10 @@ def multi_upload(
     def upload(path: str) -> None:
         client.upload(f"{hdfs_path.rstrip('/')}/{Path(path).relative_to(local_path).as_posix()}", path, overwrite)
 
-    _at_once(upload, sorted(local), multi_processes)
+    at_once(upload, sorted(local), multi_processes)
 
 
-def _at_once(function: Callable[[str], Any], items: Sequence[str], count: int) -> list[Any]:
+def at_once(function: Callable[[str], Any], items: Sequence[str], count: int) -> list[Any]:
     with ThreadPoolExecutor(max(1, count)) as pool:
         return list(pool.map(function, items))
 

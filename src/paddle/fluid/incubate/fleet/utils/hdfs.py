@@ -1,82 +1,65 @@
-"""Files in Hadoop, as Fleet's scripts use them."""
+"""Files in Hadoop, as Fleet's scripts use them: the client of `fluid.contrib` with Fleet's signatures."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from paddle.fluid.contrib.utils import hdfs_utils
+from paddle.fluid.contrib.utils.hdfs_utils import at_once
 from paddle.fluid.incubate.fleet.base.fleet_base import split_evenly
-from refluid.files.hadoop import HadoopFiles, do_all, local_files
 
 __all__ = ["HDFSClient"]
 
 
-class HDFSClient(HadoopFiles):
-    """A file system of Hadoop.
+class HDFSClient(hdfs_utils.HDFSClient):
+    """A file system of Hadoop, or any other that fsspec knows; ``configs["fs.default.name"]`` says which."""
 
-    Args:
-      hadoop_home: the folder of the installation, with ``bin/hadoop`` in it.
-      configs: options for every command, such as ``{"fs.default.name": ..., "hadoop.job.ugi": "user,password"}``.
-    """
+    def is_file(self, hdfs_path: str) -> bool:
+        """Whether there is a file."""
+        return self.is_exist(hdfs_path) and not self.is_dir(hdfs_path)
 
-    def __init__(self, hadoop_home: str, configs: Mapping[str, str]) -> None:
-        super().__init__(hadoop_home, configs)
+    def cat(self, hdfs_path: str) -> str:
+        """What a file holds, as text without its last line break; nothing where there is no file."""
+        return self._at(hdfs_path).read_bytes().decode().rstrip("\n") if self.is_file(hdfs_path) else ""
 
-    def ls(self, hdfs_path: str) -> list[str]:
-        """What a folder holds."""
-        return [path for path, _ in self.entries(hdfs_path)]
-
-    def lsr(self, hdfs_path: str, excludes: Sequence[str] = ()) -> list[str]:
+    def lsr(self, hdfs_path: str, excludes: Sequence[str] = ()) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """All files below a folder, but those whose names contain one of ``excludes``."""
-        files = [path for path, is_dir in self.entries(hdfs_path, deep=True) if not is_dir]
+        files = sorted(super().lsr(hdfs_path, sort=False))
         return [path for path in files if not any(word in path for word in excludes)]
 
-    def upload(
-        self,
-        hdfs_path: str,
-        local_path: str,
-        multi_processes: int = 5,
-        overwrite: bool = False,
-        retry_times: int = 5,
+    def upload(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, hdfs_path: str, local_path: str, multi_processes: int = 5, overwrite: bool = False, retry_times: int = 5
     ) -> bool:
-        """Copies a local file, or all files of a folder, to Hadoop, a few at a time."""
-        if os.path.isfile(local_path):
-            return self.put(hdfs_path, local_path, overwrite, retry_times)
+        """Copies a local file, or all files of a folder, there, a few at a time."""
+        if not os.path.isdir(local_path):
+            return super().upload(hdfs_path, local_path, overwrite, retry_times)
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(local_path) for name in names]
 
-        def put(file: str) -> bool:
+        def send(file: str) -> bool:
             target = os.path.join(hdfs_path, os.path.relpath(file, local_path))
-            return self.makedirs(os.path.dirname(target)) and self.put(target, file, overwrite, retry_times)
+            self.makedirs(os.path.dirname(target))
+            return hdfs_utils.HDFSClient.upload(self, target, file, overwrite, retry_times)
 
-        return do_all(put, local_files(local_path), multi_processes)
+        return all(at_once(send, sorted(files), multi_processes))
 
     def upload_dir(self, dest_dir: str, local_dir: str, overwrite: bool = False) -> bool:
-        """Copies a local folder into a folder of Hadoop."""
-        target = os.path.join(dest_dir, os.path.basename(local_dir.rstrip("/")))
-        return self.makedirs(dest_dir) and self.put(target, local_dir, overwrite)
+        """Copies a local folder into a folder there."""
+        return self.upload(os.path.join(dest_dir, os.path.basename(local_dir.rstrip("/"))), local_dir, 1, overwrite)
 
-    def download(
-        self,
-        hdfs_path: str,
-        local_path: str,
-        multi_processes: int = 5,
-        overwrite: bool = False,
-        retry_times: int = 5,
+    def download(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, hdfs_path: str, local_path: str, multi_processes: int = 5, overwrite: bool = False, retry_times: int = 5
     ) -> bool:
-        """Copies a file, or all files of a folder, from Hadoop, a few at a time."""
+        """Copies a file, or all files of a folder, into a local folder, a few at a time."""
         if not self.is_dir(hdfs_path):
-            return self.get(hdfs_path, local_path, overwrite, retry_times)
+            return super().download(hdfs_path, local_path, overwrite)
+        prefix = self._shown(self._at(hdfs_path).path)
 
-        def get(file: str) -> bool:
-            target = os.path.join(local_path, os.path.relpath(file, hdfs_path))
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            return self.get(file, target, overwrite, retry_times)
+        def fetch(path: str) -> bool:
+            folder = os.path.join(local_path, os.path.dirname(os.path.relpath(path, prefix)))
+            return hdfs_utils.HDFSClient.download(self, path, folder, overwrite)
 
-        return do_all(get, self.lsr(hdfs_path), multi_processes)
-
-    @staticmethod
-    def make_local_dirs(local_path: str) -> None:
-        """Makes a local folder, and those above it."""
-        os.makedirs(local_path, exist_ok=True)
+        return all(at_once(fetch, self.lsr(hdfs_path), multi_processes))
 
     @staticmethod
     def split_files(files: Sequence[str], trainer_id: int, trainers: int) -> list[str]:
