@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,13 +90,21 @@ def place(
     dispatcher = make_dispatcher(config.split_method, endpoints)
     dispatcher.reset()
     params = []
-    for update in parts.updates:
+    for update in _in_order_of_dispatch(parts.updates, config):
         slices = _slices(update, len(endpoints), config)
         chosen = _dispatch(dispatcher, slices, update.param)
         sparse = program.global_block().var(update.grad).type == VarType.SELECTED_ROWS
         name = update.param.name
         params.append(Placed(name, update.grad, slices, chosen, sparse, name in remote))
-    return Placement(tuple(endpoints), trainers, mode, tuple(params))
+    return Placement(tuple(endpoints), trainers, mode, tuple(sorted(params, key=lambda placed: placed.param)))
+
+
+def _in_order_of_dispatch(updates: Sequence[Update], config: DistributeTranspilerConfig) -> list[Update]:
+    """By name, as in Fluid. Whole parameters by size, where Fluid shuffles: else all biases would be on one server and
+    all weights on the other."""
+    if config.slice_var_up:
+        return list(updates)
+    return sorted(updates, key=lambda update: -math.prod(update.param.shape))
 
 
 def _slices(update: Update, servers: int, config: DistributeTranspilerConfig) -> tuple[Slice, ...]:

@@ -55,6 +55,11 @@ def _staying(ops: Sequence[Operator], parts: Parts, gradients: Gradients) -> lis
     if states:
         reader = next(op for op in parts.rest if flow.reads(op) & states)
         raise reader.error(f"{', '.join(sorted(states))} is kept by the servers, trainers cannot read it")
+    trained = {update.param.name for update in parts.updates}
+    for op in parts.rest:
+        if flow.writes(op) & trained:
+            written = ", ".join(sorted(flow.writes(op) & trained))
+            raise op.error(f"it writes {written}, which servers update: such a program cannot be distributed")
     staying = {id(op) for op in (*parts.rest, *gradients.ops, *flow.behind(looked_at, parts.schedule))}
     return [op for op in ops if id(op) in staying]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import paddle.fluid as fluid
 from paddle.fluid.transpiler.ps_dispatcher import HashName, PSDispatcher, RoundRobin
 from programs_to_distribute import FIRST, SECOND, config, regression, transpile
 
@@ -36,6 +37,21 @@ def test_slices_go_round(given):
     regression(size=2)
     transpiler = transpile(config(split_method=given))
     assert placed(transpiler) == {"fc_0.b_0": (FIRST,), "fc_0.w_0": (SECOND, FIRST)}
+
+
+def test_whole_parameters_are_spread_by_size():
+    hidden = fluid.layers.data("x", [20])
+    for _ in range(4):
+        hidden = fluid.layers.fc(hidden, 20)
+    fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(hidden))
+    transpiler = transpile(config(slice_var_up=False))
+    held = {FIRST: [], SECOND: []}
+    for each in transpiler.placement.params:
+        held[each.endpoints[0]].append(each.param)
+    assert held == {
+        FIRST: ["fc_0.b_0", "fc_0.w_0", "fc_2.b_0", "fc_2.w_0"],
+        SECOND: ["fc_1.b_0", "fc_1.w_0", "fc_3.b_0", "fc_3.w_0"],
+    }
 
 
 def test_a_dispatcher_of_ones_own_sees_the_slices_of_one_parameter_after_the_other():

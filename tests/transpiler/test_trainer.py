@@ -187,6 +187,13 @@ def test_trainers_cannot_read_what_servers_keep():
         transpile()
 
 
+def test_parameters_that_something_else_writes_cannot_be_distributed():
+    x = fluid.layers.data("x", [8])
+    fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.1)).minimize(fluid.layers.mean(fluid.layers.fc(x, 1)))
+    with pytest.raises(OpError, match="it writes fc_0.w_0, which servers update"):
+        transpile()
+
+
 def test_async_trainers_clip_before_they_send_and_wait_for_nobody():
     regression(clip=fluid.clip.GradientClipByGlobalNorm(1.0))
     transpile(sync_mode=False)
