@@ -145,13 +145,17 @@ def while_(x, condition, *, run_block, sub_block, is_test=False):
     env[test] = condition
     if isinstance(condition, Tracer) and not run_block.on_host:
         return _compiled_loop(run_block, sub_block, env, names, test), None
-    env = {name: without_padding(value) for name, value in env.items()}
+    env = {name: _exact(value) for name, value in env.items()}
     turn = 0
     while bool(plain(env[test]).reshape(())):
         after = run_block(sub_block, env, turn)
         env.update((name, after[name]) for name in names if name in after)
         turn += 1
     return _select(env, names), None
+
+
+def _exact(value: Any) -> Any:
+    return [without_padding(each) for each in value] if isinstance(value, list) else without_padding(value)
 
 
 def _compiled_loop(run_block: Any, block: Any, env: dict[str, Any], names: list[str], test: str) -> list[Any]:

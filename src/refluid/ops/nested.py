@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from refluid.ops.sequence_rows import offsets_of, take_rows
-from refluid.ops.values import Ragged, plain
+from refluid.ops.values import Ragged, last_at_most, plain
 
 
 def is_known(*integers: Any) -> bool:
@@ -104,7 +104,7 @@ def pick_items(x: Any, places: Any, real: Any, rows: int | None = None) -> Any:
         picked.append(offsets_of(lengths))
         inner = offsets[number + 1].shape[0] - 1 if number + 1 < len(offsets) else (rows or x.shape[0])
         index = jnp.arange(inner, dtype=jnp.int32)
-        owner = jnp.clip(jnp.searchsorted(picked[-1], index, side="right") - 1, 0, max(places.shape[0] - 1, 0))
+        owner = jnp.clip(last_at_most(picked[-1], index), 0, max(places.shape[0] - 1, 0))
         real, places = index < picked[-1][-1], level[places[owner]] + index - picked[-1][owner]
         places = jnp.where(real, places, 0)
     return Ragged(take_rows(plain(x), places, real), tuple(picked), x.longest)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.ops.values import Ragged, plain
+from refluid.ops.values import Ragged, last_at_most, plain
 
 Rows = tuple[Any, ...]
 Dot = Callable[[int, Any], Any]
@@ -84,11 +84,11 @@ class BatchOrder:
         rows, integer = sequences.shape[0], offsets.dtype
         lanes = jnp.argsort(-lengths, stable=True)
         ranks = jnp.argsort(lanes)
-        running = count - jnp.searchsorted(lengths[lanes[::-1]], jnp.arange(sequences.longest), side="right")
+        running = count - 1 - last_at_most(lengths[lanes[::-1]], jnp.arange(sequences.longest))
         starts = jnp.concatenate([jnp.zeros((1,), integer), jnp.cumsum(running.astype(integer), dtype=integer)])
 
         places = jnp.arange(rows + count, dtype=integer)
-        step = jnp.clip(jnp.searchsorted(starts, places, side="right") - 1, 0, max(sequences.longest - 1, 0))
+        step = jnp.clip(last_at_most(starts, places), 0, max(sequences.longest - 1, 0))
         sequence = lanes[jnp.clip(places - starts[step], 0, max(count - 1, 0))]
         packed = offsets[sequence] + (lengths[sequence] - 1 - step if is_reverse else step)
 

@@ -11,7 +11,7 @@ from refluid.ops.checks import require, require_in_range
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
 from refluid.ops.sequence_rows import count_of, inner_level, pick_pieces, require_sequences, require_single_level
-from refluid.ops.values import Ragged, plain
+from refluid.ops.values import Ragged, last_at_most, plain
 
 
 def _infer_expand(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -28,7 +28,7 @@ def sequence_expand(x, y, *, ref_level=-1):
     level = y.offsets[y.hidden + ref_level] if ref_level >= 0 else y.offsets[-1]
     last = ref_level in (-1, y.levels - 1)
     items = y.shape[0] if last else y.offsets[y.hidden + ref_level + 1].shape[0] - 1
-    owner = jnp.clip(jnp.searchsorted(level, jnp.arange(items), side="right") - 1, 0, max(level.shape[0] - 2, 0))
+    owner = jnp.clip(last_at_most(level, jnp.arange(items)), 0, max(level.shape[0] - 2, 0))
     owner = owner.astype(jnp.int32)
     count = level[-1:].astype(jnp.int32)
     known = jnp.concatenate([jnp.zeros(1, jnp.int32), count])  # how many of the items are real

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.ops.values import Ragged, plain
+from refluid.ops.values import Ragged, last_at_most, plain
 
 
 def require_sequences(value: Any, slot: str) -> Ragged:
@@ -52,7 +52,7 @@ def pick_pieces(data: Any, starts: Any, lengths: Any, bound: int) -> tuple[Any, 
     """Pieces of ``data`` packed one after the other into ``bound`` rows, and their offsets."""
     offsets = offsets_of(lengths)
     rows = jnp.arange(bound, dtype=jnp.int32)
-    piece = jnp.clip(jnp.searchsorted(offsets, rows, side="right") - 1, 0, max(lengths.shape[0] - 1, 0))
+    piece = jnp.clip(last_at_most(offsets, rows), 0, max(lengths.shape[0] - 1, 0))
     return take_rows(data, starts[piece] + rows - offsets[piece], rows < offsets[-1]), offsets
 
 

@@ -117,7 +117,7 @@ class Ragged:
     def owners(self) -> Any:
         """For each row, the sequence of the last level it belongs to; padding rows get the number of sequences."""
         places = jnp.arange(self.data.shape[0], dtype=self.offsets[-1].dtype)
-        owner = jnp.searchsorted(self.offsets[-1], places, side="right") - 1
+        owner = last_at_most(self.offsets[-1], places)
         return jnp.where(places < self.rows, owner, self.sequences)
 
     def positions(self) -> Any:
@@ -153,6 +153,13 @@ class Ragged:
         owners = jnp.minimum(self.owners(), max(self.sequences - 1, 0))
         positions = jnp.clip(self.positions(), 0, max(self.longest - 1, 0))
         return self.with_data(padded[owners, positions])
+
+
+def last_at_most(offsets: Any, places: Any) -> Any:
+    """For each place, the number of the last offset that is not beyond it."""
+    # Comparing with all of a few offsets is one pass; the binary search is a loop, slow to start and to compile.
+    method = "compare_all" if offsets.shape[0] <= 256 else "scan"
+    return jnp.searchsorted(offsets, places, side="right", method=method) - 1
 
 
 def plain(value: Any) -> Any:

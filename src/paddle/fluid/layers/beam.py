@@ -1,0 +1,74 @@
+"""Beam search: sentences grown word by word, of which the best few are kept."""
+
+from __future__ import annotations
+
+from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable
+
+__all__ = ["beam_search", "beam_search_decode"]
+
+
+def beam_search(
+    pre_ids,
+    pre_scores,
+    ids,
+    scores,
+    beam_size,
+    end_id,
+    level=0,
+    is_accumulated=True,
+    name=None,
+    return_parent_idx=False,
+):
+    """The best continuations of the sentences so far: their last words, their scores and where they come from.
+
+    Args:
+      pre_ids, pre_scores: the last word and the score of each sentence, cut into sources and sentences.
+      ids, scores: for each sentence some words that may come next, and the scores they would give; without ids, a
+        score for each word there is. They are cut like ``pre_ids``.
+      beam_size: how many sentences each source keeps.
+      end_id: the word that ends a sentence.
+      level: the LoD level that holds the sources.
+      is_accumulated: whether scores are those of whole sentences; otherwise they are probabilities of the next word.
+      return_parent_idx: whether to return also, for each result, the sentence that it continues.
+    """
+    check_variable_and_dtype(pre_ids, "pre_ids", ["int64"], "beam_search")
+    check_variable_and_dtype(pre_scores, "pre_scores", ["float32", "float64"], "beam_search")
+    check_type(ids, "ids", (Variable, type(None)), "beam_search")
+    check_variable_and_dtype(scores, "scores", ["float32", "float64"], "beam_search")
+    helper = LayerHelper("beam_search", name=name)
+    selected_scores = helper.create_variable_for_type_inference(pre_scores.dtype)
+    selected_ids = helper.create_variable_for_type_inference(pre_ids.dtype)
+    # Gathering by it must find the sentences of the step before.
+    parent_idx = helper.create_variable_for_type_inference("int32")
+    inputs = {"pre_ids": [pre_ids], "pre_scores": [pre_scores], "scores": [scores]}
+    if ids is not None:
+        inputs["ids"] = [ids]
+    helper.append_op(
+        type="beam_search",
+        inputs=inputs,
+        outputs={"selected_ids": [selected_ids], "selected_scores": [selected_scores], "parent_idx": [parent_idx]},
+        attrs={"level": level, "beam_size": beam_size, "end_id": end_id, "is_accumulated": is_accumulated},
+    )
+    return (selected_ids, selected_scores, parent_idx) if return_parent_idx else (selected_ids, selected_scores)
+
+
+def beam_search_decode(ids, scores, beam_size, end_id, name=None) -> tuple[Variable, Variable]:
+    """The sentences of each source, best first, with the score after each word.
+
+    Args:
+      ids, scores: arrays of what `beam_search` has chosen in every step, the first words included.
+    """
+    check_type(ids, "ids", Variable, "beam_search_decode")
+    check_type(scores, "scores", Variable, "beam_search_decode")
+    helper = LayerHelper("beam_search_decode", name=name)
+    sentence_ids = helper.create_variable_for_type_inference(ids.dtype)
+    sentence_scores = helper.create_variable_for_type_inference(scores.dtype)
+    helper.append_op(
+        type="beam_search_decode",
+        inputs={"Ids": [ids], "Scores": [scores]},
+        outputs={"SentenceIds": [sentence_ids], "SentenceScores": [sentence_scores]},
+        attrs={"beam_size": beam_size, "end_id": end_id},
+    )
+    return sentence_ids, sentence_scores
