@@ -13,6 +13,7 @@ from refluid.ir.program import Program
 from refluid.ir.variable import name_of
 from refluid.lowering.interpreter import Context, run
 from refluid.lowering.plan import Where, make_plan
+from refluid.ops.values import Ragged
 from refluid.scope import Scope, global_scope
 from refluid.tensors import to_device
 
@@ -28,7 +29,8 @@ def to_jax(
         (value,), state = jax.jit(function)(state, x=x, y=y)
 
     It can be jitted, differentiated with respect to the state or the feeds, vmapped and exported. A program with
-    random ops takes ``key=``, a jax.random key. 64-bit values need jax.enable_x64 around the call.
+    random ops takes ``key=``, a jax.random key. 64-bit values need jax.enable_x64 around the call. Sequences are given
+    and returned as `refluid.ops.values.Ragged`.
 
     Args:
       program: a program without host ops.
@@ -53,12 +55,16 @@ def to_jax(
         missing = [name for name in feed_names if name not in values]
         if missing:
             raise FeedError(missing[0], "it is an argument of this function")
-        env = {**state, **{name: jnp.asarray(values[name]) for name in feed_names}}
+        env = {**state, **{name: _value(values[name]) for name in feed_names}}
         if schedule is not None:
             run(schedule, env, Context(key=key, seed_key=key))
         return [env[name] for name in fetch_names], {name: env[name] for name in {*state, *plan.persists}}
 
     return function, state
+
+
+def _value(value: Any) -> Any:
+    return value if isinstance(value, Ragged) else jnp.asarray(value)
 
 
 def _initial_state(reads: Sequence[str], feeds: Sequence[str], scope: Scope, schedule: Any) -> dict[str, jax.Array]:

@@ -1,7 +1,10 @@
 """fluid.io: what is saved comes back, in every form, all of it or nothing."""
 
 import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -264,3 +267,13 @@ def test_loaded_values_can_be_trained_without_warnings(model, tmp_path):
         first = executor.run(feed=FEED, fetch_list=[loss])[0]
         fluid.io.load_persistables(executor, str(tmp_path))
         assert executor.run(feed=FEED, fetch_list=[loss])[0] == first
+
+
+@pytest.mark.parametrize("way", ["separate", "combined", "state"])
+def test_a_kill_at_any_write_leaves_all_old_values_or_all_new_ones(tmp_path, way):
+    script = Path(__file__).parent / "saving_to_kill.py"
+    run = subprocess.run([sys.executable, script, tmp_path, way], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    found = run.stdout.split("\n")[:-1]
+    assert set(found) == {"1", "2"} and found == sorted(found)
+    assert len(found) > 6  # points were tried

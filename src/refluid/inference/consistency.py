@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from refluid.executor import Executor
 from refluid.files.storage import at
 from refluid.files.variables import is_persistable, load_variables
 from refluid.inference import stablehlo
+from refluid.inference.exported_sequences import sizes_of
 from refluid.inference.models import InferenceModel
 from refluid.inference.predictor import Predictor
 from refluid.inference.samples import make_samples
@@ -68,7 +69,8 @@ def compare_forms(model: InferenceModel, feed: Mapping[str, Any]) -> tuple[list[
     found = _differences("eager", model.fetches, Predictor(model, eager=True).run(feed), compiled)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            stablehlo.export(model, folder)
+            sequences = {name: astuple(sizes) for name, sizes in sizes_of(feed).items()}
+            stablehlo.export(model, folder, sequences=sequences)
         except (ValueError, NotImplementedError, ImportError) as error:
             return found, str(error)
         exported = stablehlo.ExportedModel(folder).run(feed)

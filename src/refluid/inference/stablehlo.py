@@ -11,6 +11,7 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,9 +21,11 @@ import numpy as np
 from refluid.errors import FeedError
 from refluid.files.storage import at
 from refluid.files.writing import write_together
+from refluid.inference.exported_sequences import Sizes, abstract, as_ragged, packed, unpacked
 from refluid.inference.models import InferenceModel, arguments_by_name, open_model
 from refluid.ir import as_numpy
 from refluid.jax_function import to_jax
+from refluid.ops.values import Ragged
 
 EXPORTED = "model.jax_export"
 TEXT = "model.mlir"
@@ -35,30 +38,31 @@ def export(
     out: str | Path,
     platforms: Sequence[str] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    sequences: Mapping[str, Sequence[int]] | None = None,
 ) -> None:
     """Writes an inference model as StableHLO into the folder ``out``; `refluid.load` loads it.
 
     Unknown dims stay open: the first is the same for all feeds, the batch. Ids outside a table are not reported by the
     exported form; XLA takes the nearest row. Ops that are random even in inference draw the same numbers in every call.
+    A model that takes sequences is exported for a fixed number of them, which then is the batch of all feeds.
 
     Args:
       path: the folder of the model, or an open one.
       platforms: such as ``["cpu", "cuda", "tpu"]``; by default the one JAX runs on here.
       shapes: fixed shapes for some feeds, for models whose ops need to know them.
+      sequences: for each feed of sequences: how many, how many rows at most in all, and in the longest of them.
 
     Raises:
-      ValueError: the model takes sequences, contains host ops, or cannot be exported with open dims.
+      ValueError: the sizes of sequences are missing, the model contains host ops, or cannot be exported with open dims.
     """
     model = path if isinstance(path, InferenceModel) else open_model(path)
-    exported, state = export_function(model, platforms, shapes)
-    block = model.program.global_block()
+    sizes = {name: Sizes(*numbers) for name, numbers in (sequences or {}).items()}
+    exported, state, hidden = export_function(model, platforms, shapes or {}, sizes)
     signature = {
         "format": 1,
-        "feeds": [
-            {"name": name, "dtype": as_numpy(block.var(name).dtype).name, "shape": list(block.var(name).shape)}
-            for name in model.feeds
-        ],
+        "feeds": [_described(model, name, sizes) for name in model.feeds],
         "fetches": model.fetches,
+        "fetched_sequences": hidden,
         "platforms": list(exported.platforms),
     }
     content = bytes(exported.serialize())
@@ -73,43 +77,74 @@ def export(
     )
 
 
+def _described(model: InferenceModel, name: str, sizes: Mapping[str, Sizes]) -> dict[str, Any]:
+    variable = model.program.global_block().var(name)
+    found = {"name": name, "dtype": as_numpy(variable.dtype).name, "shape": list(variable.shape)}
+    return {**found, "sequences": asdict(sizes[name])} if name in sizes else found
+
+
 def export_function(
-    model: InferenceModel, platforms: Sequence[str] | None, shapes: Mapping[str, Sequence[int]] | None
-) -> tuple[Any, dict[str, jax.Array]]:
-    """The model as a jax.export.Exported of (parameters, feeds), and its parameters."""
-    block = model.program.global_block()
-    for name in model.feeds:
-        if block.var(name).lod_level > 0:
-            raise ValueError(f"feed {name} holds sequences; only models that take plain arrays can be exported")
+    model: InferenceModel,
+    platforms: Sequence[str] | None,
+    shapes: Mapping[str, Sequence[int]],
+    sizes: Mapping[str, Sizes],
+) -> tuple[Any, dict[str, jax.Array], dict[str, int]]:
+    """The model as a jax.export.Exported of (parameters, feeds), its parameters, and which fetches are sequences.
+
+    Sequences are tuples of rows and offsets; those fetched are listed with the number of levels that users do not see.
+    """
+    hidden: dict[str, int] = {}
     with jax.enable_x64(True):
         function, state = to_jax(model.program, model.feeds, model.fetches, model.scope)
 
         def score(parameters: dict[str, Any], feeds: list[Any]) -> list[Any]:
             key = jax.random.key(0)  # for ops that would be random in training
-            return function(parameters, key=key, **dict(zip(model.feeds, feeds, strict=True)))[0]
+            named = zip(model.feeds, feeds, strict=True)
+            values = {n: as_ragged(value, sizes[n]) if n in sizes else value for n, value in named}
+            return [
+                _flattened(name, value, hidden)
+                for name, value in zip(model.fetches, function(parameters, key=key, **values)[0], strict=True)
+            ]
 
-        arguments = _abstract_feeds(model, shapes or {})
+        arguments = _abstract_feeds(model, shapes, sizes)
         try:
             exported = _jax_export().export(jax.jit(score), platforms=platforms)(state, arguments)
         except (ValueError, TypeError, NotImplementedError) as error:  # an op's, or JAX's own
             if "ymbolic" not in str(error):
                 raise
-            fixed = {name: [1, *block.var(name).shape[1:]] for name in model.feeds}
+            fixed = {name: [1, *model.program.global_block().var(name).shape[1:]] for name in model.feeds}
             raise ValueError(
                 f"the model cannot be exported with open dims: {error}\n  hint        fix them: shapes={fixed}"
             ) from error
-    return exported, state
+    return exported, state, hidden
 
 
-def _abstract_feeds(model: InferenceModel, shapes: Mapping[str, Sequence[int]]) -> list[jax.ShapeDtypeStruct]:
-    unknown = set(shapes) - set(model.feeds)
+def _flattened(name: str, value: Any, hidden: dict[str, int]) -> Any:
+    if not isinstance(value, Ragged):
+        return value
+    hidden[name] = value.hidden
+    return value.data, *value.offsets
+
+
+def _abstract_feeds(model: InferenceModel, shapes: Mapping[str, Sequence[int]], sizes: Mapping[str, Sizes]) -> list:
+    unknown = {*shapes, *sizes} - set(model.feeds)
     if unknown:
         raise FeedError(min(unknown), "the model has no such feed", f"its feeds are {', '.join(model.feeds)}")
-    scope = _jax_export().SymbolicScope()
-    feeds = []
+    counts = {size.sequences for size in sizes.values()}
+    scope, feeds = _jax_export().SymbolicScope(), []
     for name in model.feeds:
         variable = model.program.global_block().var(name)
+        if variable.lod_level and name not in sizes:
+            raise ValueError(
+                f"feed {name} holds sequences, and their sizes must be known to export the model\n"
+                f"  hint        sequences={{{name!r}: (how many, rows in all, rows of the longest)}}"
+            )
+        if name in sizes:
+            feeds.append(abstract(variable, sizes[name]))
+            continue
         dims = [_symbol(name, i) if dim < 0 else str(dim) for i, dim in enumerate(variable.shape)]
+        if len(counts) == 1 and dims and dims[0] == "batch":
+            dims[0] = str(min(counts))
         shape = shapes.get(name) or _jax_export().symbolic_shape(",".join(dims), scope=scope)
         feeds.append(jax.ShapeDtypeStruct(tuple(shape), as_numpy(variable.dtype)))
     return feeds
@@ -146,19 +181,29 @@ class ExportedModel:
         self.feeds = [feed["name"] for feed in signature["feeds"]]
         self.fetches = list(signature["fetches"])
         self._dtypes = {feed["name"]: np.dtype(feed["dtype"]) for feed in signature["feeds"]}
+        self._sizes = {f["name"]: Sizes(**f["sequences"]) for f in signature["feeds"] if "sequences" in f}
+        self._hidden = signature.get("fetched_sequences", {})
         with jax.enable_x64(True), (folder / PARAMETERS).open("rb") as stream, np.load(stream) as arrays:
             self._parameters = {name: jax.device_put(arrays[name]) for name in arrays.files}
         self._call = jax.jit(_jax_export().deserialize(bytearray((folder / EXPORTED).read_bytes())).call)
 
-    def __call__(self, *values: Any, **named: Any) -> list[np.ndarray]:
+    def __call__(self, *values: Any, **named: Any) -> list[Any]:
         """The results for feeds given in order or by name."""
         return self.run(arguments_by_name(self.feeds, values, named))
 
-    def run(self, feed: Mapping[str, Any]) -> list[np.ndarray]:
-        """The results for a dict of name to array."""
+    def run(self, feed: Mapping[str, Any]) -> list[Any]:
+        """The results for a dict of name to array, or to LoDTensor where the model takes sequences."""
         with jax.enable_x64(True):
-            feeds = [np.asarray(feed[name], self._dtypes[name]) for name in self.feeds]
-            return [np.asarray(value).copy() for value in self._call(self._parameters, feeds)]
+            results = self._call(self._parameters, [self._argument(name, feed[name]) for name in self.feeds])
+            return [
+                unpacked(value, self._hidden[name]) if name in self._hidden else np.asarray(value).copy()
+                for name, value in zip(self.fetches, results, strict=True)
+            ]
+
+    def _argument(self, name: str, value: Any) -> Any:
+        if name in self._sizes:
+            return packed(name, value, self._sizes[name], self._dtypes[name])
+        return np.asarray(value, self._dtypes[name])
 
 
 def _jax_export() -> Any:

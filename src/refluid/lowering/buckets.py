@@ -52,11 +52,11 @@ class Buckets:
         rows = self.pick(name, "rows", len(data))
         for number in range(1, len(offsets)):
             count = self.pick(name, ("sequences", number), len(offsets[number])) + 1
-            offsets[number] = _extended(offsets[number], count)
-        return Ragged(_extended(data, rows, 0), tuple(offsets), self.pick(name, "longest", longest, room=1.0))
+            offsets[number] = extended(offsets[number], count)
+        return Ragged(extended(data, rows, 0), tuple(offsets), self.pick(name, "longest", longest, room=1.0))
 
 
-def _extended(array: np.ndarray, size: int, index: int = -1) -> np.ndarray:
+def extended(array: np.ndarray, size: int, index: int = -1) -> np.ndarray:
     """``array`` with copies of one of its elements at the end. A copy of a real row cannot produce NaNs of its own."""
     if len(array) >= size:
         return array

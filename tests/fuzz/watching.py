@@ -1,0 +1,80 @@
+"""How readers are watched while they read: time, memory, and what Python reports of their doings."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import tracemalloc
+from contextlib import contextmanager
+
+from hypothesis import HealthCheck, settings
+
+EXAMPLES = int(os.environ.get("REFLUID_FUZZ_EXAMPLES", "400"))
+SECONDS = 30  # no example may take that long
+MB = 1 << 20
+# What a reader may take for a file of some size, as its module says.
+TENSOR, PICKLE, PROGRAM = (
+    lambda size: 8 * size + MB,
+    lambda size: 16 * size + 16 * MB,
+    lambda size: 200 * size + 16 * MB,
+)
+TESTS = 13  # that share the examples
+many = settings(
+    max_examples=max(-(-EXAMPLES // TESTS), 10),
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+_seen: list[str] | None = None  # what Python reports while a reader works
+_HARMLESS = ("object.", "sys._getframe", "builtins.id", "gc.", "array.__new__")
+
+
+def _audit(event, _):
+    if _seen is not None and not event.startswith(_HARMLESS):
+        _seen.append(event)
+
+
+sys.addaudithook(_audit)
+
+
+@contextmanager
+def watched(allowed):
+    """Raises where the block hangs, does anything that Python reports, or, if traced, takes too much memory."""
+    global _seen
+
+    def give_up(*_):
+        raise RuntimeError(f"a reader works for {SECONDS} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(SECONDS)
+    tracemalloc.reset_peak()
+    start, _ = tracemalloc.get_traced_memory()
+    _seen = seen = []
+    try:
+        yield
+    finally:
+        _seen = None
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen == []
+    assert tracemalloc.get_traced_memory()[1] - start <= allowed
+
+
+@contextmanager
+def little_memory():
+    """Raises where the process has grown by much more than any one file could make it, and hypothesis takes."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10  # in KB
+
+
+def try_to_read(read, data, bound):
+    with watched(bound(len(data))):
+        try:
+            return read(data)
+        except ValueError as error:
+            assert str(error)
+    return None
