@@ -46,6 +46,7 @@ class Background(TrainerExchange):
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         Background._current = self
+        self.session.communicators.append(self)
         self.session.on_leave(self.stop)
         self.session.on_flush(self.flush)
         self.start()
@@ -116,6 +117,15 @@ class Background(TrainerExchange):
             thread.join()
         self._threads = []
         Background._current = None
+
+    def receive(self) -> None:
+        """Pulls parameters now; the next step takes them."""
+        with self._changed:
+            sent = self._sent
+        answers = self.session.exchange(READ, messages((), self.traffic.pulls)) if self.traffic.pulls else {}
+        with self._changed:
+            if sent >= self._shown:
+                self._take(answers, sent)
 
     def _watched(self, work: Any) -> None:
         try:

@@ -46,6 +46,8 @@ class Placement:
     def environment(self, member: Member) -> dict[str, str]:
         """The variables that tell a script its place, of every generation."""
         host, port = split_endpoint(member.endpoint)
+        if self.servers and member.role == "trainer":
+            port = split_endpoint(self.servers[-1])[1]  # the port of servers is meant; trainers do not listen
         role, trainers = _ROLES[member.role], str(len(self.trainers))
         variables = {
             "PADDLE_TRAINERS": trainers,
@@ -67,7 +69,8 @@ class Placement:
         variables = {"PADDLE_PSERVERS_IP_PORT_LIST": ",".join(self.servers)}
         hosts, ports = zip(*map(split_endpoint, self.servers), strict=True)
         if len(set(ports)) == 1:  # that generation knows one port only
-            variables |= {"PADDLE_PSERVER_IPS": ",".join(hosts), "PADDLE_PSERVER_PORT": ports[0]}
+            variables |= dict.fromkeys(("PADDLE_PSERVERS", "PADDLE_PSERVER_IPS"), ",".join(hosts))
+            variables["PADDLE_PSERVER_PORT"] = ports[0]
         return variables
 
 

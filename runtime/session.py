@@ -70,6 +70,7 @@ class Session:
         self.started_with: dict[str, Any] = {}  # GEO: the parameters that this trainer received first
         self._servers: dict[str, int] = {}  # their incarnations
         self._caller = pb.Caller(trainer=job.trainer, incarnation=self.incarnation)
+        self.communicators: list[Any] = []  # async: the exchanges that go on behind the steps
         self._left = False
         self._stop = threading.Event()
         self._on_leave: list[Callable[[], None]] = []

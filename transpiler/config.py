@@ -26,6 +26,7 @@ class DistributeTranspilerConfig:
       sync_mode: False for async training, as ``sync_mode=False`` of `transpile`.
       runtime_split_send_recv: send and receive whole variables and cut them on the way; not in sync mode.
       half_async: merge the gradients of a trainer's own steps before they are exchanged.
+      completely_not_async: with half_async: sync training after all, which is how Fleet's SyncStrategy asks for it.
       geo_sgd_mode: local SGD; trainers exchange how far their parameters have moved.
       geo_sgd_need_push_nums: how many steps lie between such exchanges.
       mode: "pserver"; "nccl2" and "collective" are for training without servers.
@@ -81,7 +82,7 @@ def choose_mode(config: DistributeTranspilerConfig, sync_mode: bool = True) -> M
     if config.geo_sgd_mode:
         mode = Mode.GEO
     elif config.half_async:
-        mode = Mode.HALF_ASYNC
+        mode = Mode.SYNC if config.completely_not_async else Mode.HALF_ASYNC
     else:
         mode = Mode.SYNC if sync_mode and config.sync_mode else Mode.ASYNC
     if config.enable_dc_asgd and mode is not Mode.ASYNC:

@@ -14,6 +14,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_benchmark": False,
     "FLAGS_check_nan_inf": False,  # executor: fetched and written values are checked after every step
     "FLAGS_communicator_independent_recv_thread": True,
+    "FLAGS_communicator_is_sgd_optimizer": True,
     "FLAGS_communicator_max_merge_var_num": 20,
     "FLAGS_communicator_max_staleness": 8,  # runtime: steps an async trainer may be ahead of its parameters; refluid's
     "FLAGS_communicator_merge_sparse_grad": True,

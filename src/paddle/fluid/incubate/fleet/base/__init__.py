@@ -1,0 +1,1 @@
+"""What the kinds of Fleet share: roles, modes, the interface."""

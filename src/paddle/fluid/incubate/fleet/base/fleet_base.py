@@ -1,0 +1,182 @@
+"""The interface of Fleet: what a script calls, whichever way its processes work together."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.core import CPUPlace
+from paddle.fluid.executor import Executor
+from paddle.fluid.framework import Program
+from paddle.fluid.incubate.fleet.base.mode import Mode
+from paddle.fluid.incubate.fleet.base.role_maker import RoleMakerBase
+from paddle.fluid.optimizer import Optimizer
+
+__all__ = ["DistributedOptimizer", "Fleet", "Mode"]
+
+
+class Fleet(abc.ABC):
+    """This process as a part of a job. Call `init` first, `distributed_optimizer` next."""
+
+    def __init__(self, mode: int) -> None:
+        self._mode = mode
+        self._is_initialized = False
+        self._optimizer: DistributedOptimizer | None = None
+        self._role_maker: RoleMakerBase | None = None
+        self._executor: Executor | None = None
+        self.main_program: Program | None = None
+        self.startup_program: Program | None = None
+
+    def init(self, role_maker: RoleMakerBase | None = None) -> None:
+        """Says which part of the job this process is; without a role maker MPI is asked."""
+        if role_maker is None:
+            from paddle.fluid.incubate.fleet.base.mpi_role_maker import MPISymetricRoleMaker
+
+            role_maker = MPISymetricRoleMaker()
+        if not isinstance(role_maker, RoleMakerBase):
+            raise TypeError(f"role_maker must be an instance of RoleMakerBase, not {type(role_maker).__name__}")
+        role_maker.generate_role()
+        self._role_maker = role_maker
+        self._executor = Executor(CPUPlace())
+        self._is_initialized = True
+
+    @property
+    def role_maker(self) -> RoleMakerBase:
+        """The place of this process."""
+        if self._role_maker is None:
+            raise RuntimeError("call fleet.init(role_maker) before anything else of fleet")
+        return self._role_maker
+
+    def is_first_worker(self) -> bool:
+        """Whether this process is worker 0, which saves models."""
+        return self.role_maker.is_first_worker()
+
+    def is_worker(self) -> bool:
+        """Whether this process trains."""
+        return self.role_maker.is_worker()
+
+    def is_server(self) -> bool:
+        """Whether this process holds parameters."""
+        return self.role_maker.is_server()
+
+    def worker_index(self) -> int:
+        """Which worker this is."""
+        return self.role_maker.worker_index()
+
+    def worker_num(self) -> int:
+        """How many workers the job has."""
+        return self.role_maker.worker_num()
+
+    def worker_endpoints(self, to_string: bool = False) -> list[str] | str:
+        """Where the workers are, as a list or with commas."""
+        return _listed(self.role_maker.get_trainer_endpoints(), to_string)
+
+    def server_index(self) -> int:
+        """Which server this is."""
+        return self.role_maker.server_index()
+
+    def server_num(self) -> int:
+        """How many servers the job has."""
+        return len(self.role_maker.get_pserver_endpoints())
+
+    def server_endpoints(self, to_string: bool = False) -> list[str] | str:
+        """Where the servers are, as a list or with commas."""
+        return _listed(self.role_maker.get_pserver_endpoints(), to_string)
+
+    def split_files(self, files: Sequence[str]) -> list[str]:
+        """This worker's share of ``files``: neighbouring ones, and as many as others get, or one more or less."""
+        return split_evenly(files, self.worker_index(), self.worker_num())
+
+    def barrier_worker(self) -> None:
+        """Waits until all workers have come here."""
+        self.role_maker.barrier_worker()
+
+    def all_reduce_worker(self, input: Any, output: Any) -> None:
+        """Writes the sum of all workers' arrays into ``output``."""
+        self.role_maker.all_reduce_worker(input, output)
+
+    @abc.abstractmethod
+    def init_worker(self) -> None:
+        """Gets a worker ready to train."""
+
+    @abc.abstractmethod
+    def init_server(self, model_dir: str | None = None) -> None:
+        """Gets a server ready, with the parameters of a saved model if there is one."""
+
+    @abc.abstractmethod
+    def run_server(self) -> None:
+        """Serves until the last worker has stopped."""
+
+    @abc.abstractmethod
+    def stop_worker(self) -> None:
+        """Tells the others that this worker is done."""
+
+    @abc.abstractmethod
+    def distributed_optimizer(self, optimizer: Optimizer, strategy: Any = None) -> DistributedOptimizer:
+        """An optimizer that distributes the program it minimises."""
+
+    @abc.abstractmethod
+    def save_inference_model(
+        self,
+        executor: Executor,
+        dirname: str,
+        feeded_var_names: Sequence[str],
+        target_vars: Sequence[Any],
+        main_program: Program | None = None,
+        export_for_deployment: bool = True,
+    ) -> Any:
+        """Saves what predicts ``target_vars``."""
+
+    @abc.abstractmethod
+    def save_persistables(self, executor: Executor, dirname: str, main_program: Program | None = None) -> Any:
+        """Saves all that training goes on from."""
+
+
+class DistributedOptimizer(abc.ABC):
+    """An optimizer around another one: what it minimises becomes a distributed program."""
+
+    def __init__(self, optimizer: Optimizer, strategy: Any = None) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise ValueError(f"distributed_optimizer takes a fluid.optimizer.Optimizer, not {type(optimizer).__name__}")
+        self._optimizer = optimizer
+        self._strategy = strategy
+
+    @abc.abstractmethod
+    def backward(
+        self,
+        loss: Any,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Any = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """Appends the operators of the gradients."""
+
+    @abc.abstractmethod
+    def apply_gradients(self, params_grads: Sequence[Any]) -> Any:
+        """Appends the operators of the updates."""
+
+    @abc.abstractmethod
+    def minimize(
+        self,
+        losses: Any,
+        scopes: Any = None,
+        startup_programs: Any = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Any = None,
+    ) -> Any:
+        """Both, and then distributes the program."""
+
+
+def split_evenly(files: Sequence[str], index: int, count: int) -> list[str]:
+    """Part ``index`` of ``count`` of a list: neighbours stay together, the first parts get what is left over."""
+    if not isinstance(files, list | tuple):
+        raise TypeError(f"files must be a list of names, not {type(files).__name__}")
+    each, more = divmod(len(files), count)
+    begin = index * each + min(index, more)
+    return list(files[begin : begin + each + (index < more)])
+
+
+def _listed(endpoints: list[str], to_string: bool) -> list[str] | str:
+    return ",".join(endpoints) if to_string else endpoints

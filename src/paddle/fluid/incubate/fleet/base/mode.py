@@ -1,0 +1,11 @@
+"""The kinds of Fleet."""
+
+__all__ = ["Mode"]
+
+
+class Mode:
+    """How the processes of a job work together."""
+
+    TRANSPILER = 1
+    PSLIB = 2
+    COLLECTIVE = 3

@@ -1,0 +1,105 @@
+"""Places that MPI gives: ``mpirun -np 2N``, two processes per node, a server and a worker."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import numpy as np
+
+from paddle.fluid.incubate.fleet.base.roles import Role, RoleMakerBase
+
+_PROCESSES_PER_NODE = 2
+
+
+def _import_mpi() -> Any:
+    try:
+        from mpi4py import MPI  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError(
+            "MPISymetricRoleMaker, which is also what fleet.init() without a role maker uses, needs mpi4py: "
+            "pip install 'refluid[mpi]', or pass UserDefinedRoleMaker(...) or PaddleCloudRoleMaker() to fleet.init"
+        ) from error
+    return MPI
+
+
+class MPIRoleMaker(RoleMakerBase):
+    """A rank among the processes that MPI has started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.MPI = _import_mpi()
+        self._comm = self.MPI.COMM_WORLD
+        self._node_type_comm: Any = None  # those with the same role
+
+    def _get_rank(self) -> int:
+        return self._comm.Get_rank()
+
+    def _get_size(self) -> int:
+        return self._comm.Get_size()
+
+    def _all_gather(self, obj: Any) -> list[Any]:
+        return self._comm.allgather(obj)
+
+    def _barrier_all(self) -> None:
+        self._comm.barrier()
+
+    def get_local_ip(self) -> str:
+        """The address of this node, as the others can reach it."""
+        return socket.gethostbyname(socket.gethostname())
+
+    def _finalize(self) -> None:
+        self.MPI.Finalize()
+
+
+class MPISymetricRoleMaker(MPIRoleMaker):
+    """As many servers as workers: of two neighbouring ranks the first is a server, the second a worker."""
+
+    def generate_role(self) -> None:
+        """Agrees with all others who is where; every process of the job must call it."""
+        if self._role_is_generated:
+            return
+        size, rank = self._get_size(), self._get_rank()
+        if size % _PROCESSES_PER_NODE:
+            raise ValueError(f"MPISymetricRoleMaker needs an even number of processes, MPI has started {size}")
+        self._role = Role.SERVER if rank % _PROCESSES_PER_NODE == 0 else Role.WORKER
+        self._current_id = rank // _PROCESSES_PER_NODE
+        self._worker_num = size // _PROCESSES_PER_NODE
+        host = self.get_local_ip()
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            endpoint = f"{host}:{probe.getsockname()[1]}"
+        everybody = self._all_gather(endpoint)
+        self._server_endpoints, self._worker_endpoints = everybody[0::2], everybody[1::2]
+        self._node_type_comm = self._comm.Split(self._role)
+        self._role_is_generated = True
+
+    def _server_num(self) -> int:
+        return self.worker_num()
+
+    def _of_my_kind(self) -> Any:
+        self._generated()
+        return self._node_type_comm
+
+    def barrier_worker(self) -> None:
+        """Waits for all workers; servers go on."""
+        if self.is_worker():
+            self._of_my_kind().barrier()
+
+    def barrier_all(self) -> None:
+        """Waits for all processes."""
+        self._generated()
+        self._barrier_all()
+
+    def all_gather(self, input: Any) -> list[Any]:
+        """What each process of the same role passed, in their order."""
+        return self._of_my_kind().allgather(input)
+
+    def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
+        """Writes the sum (or max, min) of all workers' arrays into ``output``."""
+        if not self.is_worker():
+            return
+        reduce = {"sum": np.sum, "max": np.max, "min": np.min}.get(mode)
+        if reduce is None:
+            raise ValueError(f"all_reduce_worker knows sum, max and min, not {mode!r}")
+        output[...] = reduce(np.stack(self.all_gather(np.asarray(input))), axis=0)

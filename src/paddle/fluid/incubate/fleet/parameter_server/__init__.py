@@ -1,0 +1,1 @@
+"""Fleet with parameter servers; ``distribute_transpiler.fleet`` is the one to import."""

@@ -1,0 +1,249 @@
+"""Fleet with parameter servers: the programs come from DistributeTranspiler, Fleet hands each process its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from paddle.fluid import io
+from paddle.fluid.communicator import Communicator
+from paddle.fluid.compiler import CompiledProgram
+from paddle.fluid.executor import Executor
+from paddle.fluid.framework import Program, default_startup_program
+from paddle.fluid.incubate.fleet.base.fleet_base import DistributedOptimizer, Fleet
+from paddle.fluid.incubate.fleet.base.mode import Mode
+from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import (
+    AsyncStrategy,
+    DistributedStrategy,
+    GeoStrategy,
+    HalfAsyncStrategy,
+    StrategyFactory,
+    SyncStrategy,
+    TrainerRuntimeConfig,
+)
+from paddle.fluid.incubate.fleet.parameter_server.mode import DistributedMode
+from paddle.fluid.optimizer import Optimizer
+from paddle.fluid.transpiler.distribute_transpiler import (
+    DistributeTranspiler,
+    DistributeTranspilerConfig,
+    ServerRuntimeConfig,
+)
+from refluid.transpiler.config import choose_mode
+
+__all__ = [
+    "AsyncStrategy",
+    "DistributeTranspilerConfig",
+    "DistributedMode",
+    "DistributedStrategy",
+    "DistributedTranspiler",
+    "GeoStrategy",
+    "HalfAsyncStrategy",
+    "ServerRuntimeConfig",
+    "StrategyFactory",
+    "SyncStrategy",
+    "TrainerRuntimeConfig",
+    "TranspilerOptimizer",
+    "fleet",
+]
+
+
+class DistributedTranspiler(Fleet):
+    """Fleet for jobs of parameter servers and workers."""
+
+    def __init__(self) -> None:
+        super().__init__(Mode.TRANSPILER)
+        self._transpiler: DistributeTranspiler | None = None
+        self._config: DistributeTranspilerConfig | None = None
+        self._strategy: DistributedStrategy | None = None
+        self._origin_program: Program | None = None
+        self._communicator: Communicator | None = None
+
+    # Workers
+
+    def init_worker(self) -> None:
+        """Gets a worker ready. Servers are waited for when the startup program runs."""
+        self._check_role("init_worker", "worker")
+        flags = self._strategy.get_trainer_runtime_config().get_communicator_flags() if self._strategy else {}
+        self._communicator = Communicator(self._program("init_worker"), self._mode_of_job(), envs=flags)
+        self._communicator.start()
+
+    def stop_worker(self) -> None:
+        """Sends what still waits to be sent, and tells the servers that this worker is done."""
+        self._check_role("stop_worker", "worker")
+        self._program("stop_worker")
+        if self._communicator is not None:
+            self._communicator.stop()
+            self._communicator = None
+        # A worker that had nothing to train on has not met the servers yet; they wait for its goodbye all the same.
+        self._session().leave()
+
+    def _session(self) -> Any:
+        """This worker's line to the servers; gRPC is loaded with it."""
+        modes, session = import_module("refluid.runtime.modes"), import_module("refluid.runtime.session")
+        endpoints = tuple(self.role_maker.get_pserver_endpoints())
+        job = session.Job(self.worker_index(), self.worker_num(), endpoints, modes.Mode(self._mode_of_job()))
+        return session.session_of(job)
+
+    # Servers
+
+    def init_server(self, model_dir: str | None = None) -> None:
+        """Runs the startup program, and loads a model that `save_persistables` wrote."""
+        self._check_role("init_server", "server")
+        main = self._program("init_server")
+        assert self._executor is not None and self.startup_program is not None
+        self._executor.run(self.startup_program)
+        if model_dir is not None:
+            io.load_persistables(self._executor, model_dir, main)
+
+    def run_server(self) -> None:
+        """Serves until every worker has stopped."""
+        self._check_role("run_server", "server")
+        main = self._program("run_server")
+        assert self._executor is not None
+        self._executor.run(main)
+
+    # Programs
+
+    def distributed_optimizer(self, optimizer: Optimizer, strategy: Any = None) -> TranspilerOptimizer:
+        """An optimizer whose `minimize` makes the programs of this process.
+
+        Args:
+            optimizer: the optimizer to use.
+            strategy: a `DistributeTranspilerConfig` or a strategy of `StrategyFactory`; by default sync training.
+        """
+        self._optimizer = made = TranspilerOptimizer(optimizer, strategy, self)
+        return made
+
+    def _transpile(self, strategy: Any, main: Program, startup: Program) -> None:
+        roles = self.role_maker
+        self._config, self._strategy = _config_of(strategy)
+        self._origin_program = main.clone()
+        self._transpiler = DistributeTranspiler(self._config)
+        self._transpiler.transpile(
+            trainer_id=roles.worker_index() if roles.is_worker() else 0,
+            program=main,
+            pservers=",".join(roles.get_pserver_endpoints()),
+            trainers=roles.worker_num(),
+            sync_mode=self._config.sync_mode,
+            startup_program=startup,
+        )
+        if roles.is_worker():
+            self.main_program, self.startup_program = self._transpiler.get_trainer_program(), startup
+        else:
+            endpoint = roles.get_pserver_endpoints()[roles.server_index()]
+            self.main_program, self.startup_program = self._transpiler.get_pserver_programs(endpoint)
+
+    def _mode_of_job(self) -> int:
+        assert self._config is not None
+        return int(choose_mode(self._config))
+
+    def _program(self, caller: str) -> Program:
+        if self.main_program is None:
+            raise ValueError(
+                f"fleet.{caller}: there is no program yet; call fleet.distributed_optimizer(...).minimize(loss) first"
+            )
+        return self.main_program
+
+    def _check_role(self, caller: str, wanted: str) -> None:
+        if not getattr(self.role_maker, f"is_{wanted}")():
+            raise RuntimeError(
+                f"fleet.{caller} is for a {wanted}, and this process is not one: ask fleet.is_{wanted}()"
+            )
+
+    # Saving
+
+    def save_inference_model(
+        self,
+        executor: Executor,
+        dirname: str,
+        feeded_var_names: Sequence[str],
+        target_vars: Sequence[Any],
+        main_program: Program | None = None,
+        export_for_deployment: bool = True,
+    ) -> list[str]:
+        """Saves what predicts ``target_vars``, with the servers' parameters. One worker does it, usually the first."""
+        _check_saving("save_inference_model", executor, main_program)
+        self._program("save_inference_model")
+        program = self._origin_program if main_program is None else main_program
+        return io.save_inference_model(
+            dirname,
+            feeded_var_names,
+            target_vars,
+            executor,
+            program,
+            export_for_deployment=export_for_deployment,
+        )
+
+    def save_persistables(self, executor: Executor, dirname: str, main_program: Program | None = None) -> Any:
+        """Saves parameters and optimizer state of all servers as one set of files. One worker does it."""
+        _check_saving("save_persistables", executor, main_program)
+        program = self._program("save_persistables") if main_program is None else main_program
+        return io.save_persistables(executor, dirname, program)
+
+
+class TranspilerOptimizer(DistributedOptimizer):
+    """What `fleet.distributed_optimizer` returns."""
+
+    def __init__(self, optimizer: Optimizer, strategy: Any = None, fleet: DistributedTranspiler | None = None) -> None:
+        super().__init__(optimizer, strategy)
+        _config_of(strategy)
+        self._fleet = fleet
+
+    def backward(
+        self,
+        loss: Any,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Any = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """Appends the operators of the gradients."""
+        return self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+
+    def apply_gradients(self, params_grads: Sequence[Any]) -> Any:
+        """Appends the operators of the updates."""
+        return self._optimizer.apply_gradients(params_grads)
+
+    def minimize(
+        self,
+        loss: Any,
+        scopes: Any = None,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Any = None,
+    ) -> Any:
+        """Minimises ``loss``, then makes ``fleet.main_program`` and ``fleet.startup_program`` of this process."""
+        for name, value in (("loss", loss), ("startup_program", startup_program)):
+            if isinstance(value, list | tuple):
+                raise TypeError(f"minimize takes one {name}, not a list of them")
+        owner = fleet if self._fleet is None else self._fleet
+        owner.role_maker  # noqa: B018 - init must have been called
+        result = self._optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
+        startup = default_startup_program() if startup_program is None else startup_program
+        owner._transpile(self._strategy, loss.block.program, startup)
+        return result
+
+
+def _config_of(strategy: Any) -> tuple[DistributeTranspilerConfig, DistributedStrategy | None]:
+    """The configuration in a strategy, whose flags count too; a plain configuration leaves all flags as they are."""
+    if strategy is None:
+        return DistributeTranspilerConfig(), None
+    if isinstance(strategy, DistributeTranspilerConfig):
+        return strategy, None
+    if isinstance(strategy, DistributedStrategy):
+        return strategy.get_program_config(), strategy
+    raise TypeError(
+        "strategy must be a DistributeTranspilerConfig, or a SyncStrategy, HalfAsyncStrategy, AsyncStrategy or "
+        f"GeoStrategy (see StrategyFactory), not {type(strategy).__name__}"
+    )
+
+
+def _check_saving(name: str, executor: Any, program: Any) -> None:
+    if not isinstance(executor, Executor):
+        raise TypeError(f"fleet.{name}: executor must be a fluid.Executor, not {type(executor).__name__}")
+    if isinstance(program, CompiledProgram):
+        raise TypeError(f"fleet.{name}: main_program must be a Program, not the CompiledProgram made of it")
+
+
+fleet = DistributedTranspiler()
