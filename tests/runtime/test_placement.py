@@ -15,6 +15,7 @@ def test_every_generation_of_scripts_finds_its_variables():
         "TRAINING_ROLE": "PSERVER",
         "PADDLE_TRAINING_ROLE": "PSERVER",
         "PADDLE_PSERVERS_IP_PORT_LIST": "127.0.0.1:6174,127.0.0.2:6174",
+        "PADDLE_PSERVERS": "127.0.0.1,127.0.0.2",
         "PADDLE_PSERVER_IPS": "127.0.0.1,127.0.0.2",
         "PADDLE_PSERVER_PORT": "6174",
         "PADDLE_CURRENT_IP": "127.0.0.2",
@@ -28,6 +29,8 @@ def test_every_generation_of_scripts_finds_its_variables():
     }
     trainer = TWO_AND_TWO.environment(TWO_AND_TWO.members()[2])
     assert (trainer["TRAINING_ROLE"], trainer["PADDLE_TRAINER_ID"]) == ("TRAINER", "0")
+    # Fluid 1.5 pairs PADDLE_PSERVERS with it, on trainers too.
+    assert (trainer["PADDLE_PORT"], trainer["PADDLE_CURRENT_ENDPOINT"]) == ("6174", "127.0.0.1:7000")
 
 
 def test_servers_with_different_ports_leave_out_what_knows_only_one():

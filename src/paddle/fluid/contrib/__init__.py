@@ -1,9 +1,10 @@
 """Tools around programs."""
 
-from paddle.fluid.contrib import inferencer, memory_usage_calc, op_frequence, trainer
+from paddle.fluid.contrib import inferencer, memory_usage_calc, op_frequence, reader, trainer, utils
 from paddle.fluid.contrib.inferencer import Inferencer
 from paddle.fluid.contrib.memory_usage_calc import memory_usage
 from paddle.fluid.contrib.op_frequence import op_freq_statistic
+from paddle.fluid.contrib.reader import distributed_batch_reader
 from paddle.fluid.contrib.trainer import (
     BeginEpochEvent,
     BeginStepEvent,
@@ -12,6 +13,7 @@ from paddle.fluid.contrib.trainer import (
     EndStepEvent,
     Trainer,
 )
+from paddle.fluid.contrib.utils import HDFSClient, multi_download, multi_upload
 
 __all__ = [
     "BeginEpochEvent",
@@ -19,12 +21,18 @@ __all__ = [
     "CheckpointConfig",
     "EndEpochEvent",
     "EndStepEvent",
+    "HDFSClient",
     "Inferencer",
     "Trainer",
+    "distributed_batch_reader",
     "inferencer",
     "memory_usage",
     "memory_usage_calc",
+    "multi_download",
+    "multi_upload",
     "op_freq_statistic",
     "op_frequence",
+    "reader",
     "trainer",
+    "utils",
 ]

@@ -13,6 +13,7 @@ from paddle.fluid.executor import Executor
 from paddle.fluid.framework import Program, default_startup_program
 from paddle.fluid.incubate.fleet.base.fleet_base import DistributedOptimizer, Fleet
 from paddle.fluid.incubate.fleet.base.mode import Mode
+from paddle.fluid.incubate.fleet.base.mpi_role_maker import MPIRoleMaker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import (
     AsyncStrategy,
     DistributedStrategy,
@@ -77,6 +78,15 @@ class DistributedTranspiler(Fleet):
             self._communicator = None
         # A worker that had nothing to train on has not met the servers yet; they wait for its goodbye all the same.
         self._session().leave()
+
+    def barrier_worker(self) -> None:
+        """Waits until all workers have come here: over MPI where it is there, else at the servers."""
+        if isinstance(self.role_maker, MPIRoleMaker):
+            self.role_maker.barrier_worker()
+        else:
+            self._check_role("barrier_worker", "worker")
+            self._program("barrier_worker")
+            self._session().barrier()
 
     def _session(self) -> Any:
         """This worker's line to the servers; gRPC is loaded with it."""

@@ -1,0 +1,1 @@
+"""What scripts around Fleet commonly import."""

@@ -1,0 +1,86 @@
+"""Programs as files, for people: to text and back, as lists, as drawings, and one against another."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from google.protobuf import text_format
+
+from paddle.fluid.debugger import draw_block_graphviz
+from refluid.ir import Block, Program
+from refluid.ir.framework_pb2 import ProgramDesc  # pyright: ignore[reportAttributeAccessIssue]
+
+__all__ = [
+    "check_pruned_program_vars",
+    "graphviz",
+    "load_program",
+    "parse_program",
+    "program_type_trans",
+    "save_program",
+]
+
+logger = logging.getLogger(__name__)
+
+
+def load_program(model_filename: str, is_text: bool = False) -> Program:
+    """Reads a program from a ProgramDesc message, in binary or in text form."""
+    with open(model_filename, "rb") as file:
+        content = file.read()
+    if is_text:
+        content = text_format.Parse(content, ProgramDesc()).SerializeToString()
+    return Program.parse_from_string(content)
+
+
+def save_program(program: Program, model_filename: str = "__model__", is_text: bool = False) -> None:
+    """Writes a program as a ProgramDesc message, in binary or in text form."""
+    content = program.desc.serialize_to_string()
+    if is_text:
+        content = text_format.MessageToString(ProgramDesc.FromString(content)).encode()
+    with open(model_filename, "wb") as file:
+        file.write(content)
+
+
+def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
+    """Writes a program's file in the other form beside it; the new file's name."""
+    program = load_program(os.path.join(prog_dir, prog_fn), is_text)
+    other = prog_fn + (".bin" if is_text else ".pbtxt")
+    save_program(program, os.path.join(prog_dir, other), not is_text)
+    return other
+
+
+def parse_program(program: Program, output_dir: str) -> None:
+    """Lists variables, persistable variables and operators in three files: vars_all, vars_persistable, ops .log."""
+    block = program.global_block()
+    lines: dict[str, list[str]] = {"vars_all": [], "vars_persistable": [], "ops": []}
+    for var in block.vars.values():
+        line = f"{var.name}  shape {tuple(var.shape)}  dtype {var.dtype.name}  lod_level {var.lod_level}"
+        lines["vars_all"].append(line)
+        if var.persistable:
+            lines["vars_persistable"].append(line)
+    for op in block.ops:
+        lines["ops"].append(f"{op.type}  inputs {op.input_arg_names}  outputs {op.output_arg_names}")
+    for name, found in lines.items():
+        with open(os.path.join(output_dir, f"{name}.log"), "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in found)
+
+
+def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool:
+    """Whether every persistable variable of a pruned program is in the training program, with the same shape."""
+    known = train_prog.global_block().vars
+    fits = True
+    for var in pruned_prog.global_block().vars.values():
+        if not var.persistable or var.name in ("feed", "fetch"):
+            continue
+        trained = known.get(var.name)
+        if trained is None:
+            logger.error("variable %s of the pruned program is not in the training program", var.name)
+        elif tuple(trained.shape) != tuple(var.shape):
+            logger.error("variable %s: %s in training, %s pruned", var.name, trained.shape, var.shape)
+        fits &= trained is not None and tuple(trained.shape) == tuple(var.shape)
+    return fits
+
+
+def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> None:
+    """Draws a block for Graphviz, into ``filename``.dot."""
+    draw_block_graphviz(block, path=os.path.join(output_dir, f"{filename}.dot"))
