@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+from importlib import import_module
 from pathlib import Path
 
 from refluid.runtime.launcher import Launcher
 from refluid.runtime.local_job import free_job, script_command
+from refluid.runtime.placement import split_endpoint
 from refluid.runtime.ports import HeldPorts
+
+_SERVERS = "PADDLE_PSERVERS_IP_PORT_LIST"
 
 
 def _add_launch(command: argparse.ArgumentParser) -> None:
@@ -47,4 +52,28 @@ def _launch(chosen: argparse.Namespace) -> int:
     ).run()
 
 
-COMMANDS = {"launch": (_add_launch, _launch)}
+def _add_status(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "endpoints",
+        nargs="*",
+        metavar="ENDPOINTS",
+        help=f"the servers, such as 10.0.0.1:6174,10.0.0.2:6174; by default those of {_SERVERS}",
+    )
+    command.add_argument("--once", action="store_true", help="ask once; exit code 1 if a server does not answer")
+    command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between looks (default 1)")
+    command.add_argument("--json", action="store_true", help="what the servers say, as lines of JSON")
+
+
+def _status(chosen: argparse.Namespace) -> int:
+    text = ",".join(chosen.endpoints) or os.environ.get(_SERVERS, "")
+    endpoints = [endpoint.strip() for endpoint in text.split(",") if endpoint.strip()]
+    if not endpoints:
+        raise ValueError(f"name the servers, such as 127.0.0.1:6174, or set {_SERVERS}")
+    for endpoint in endpoints:
+        split_endpoint(endpoint)
+    status = import_module("refluid.runtime.status")  # and gRPC with it
+    draw = status.as_json if chosen.json else status.as_tables
+    return status.watch(endpoints, draw, once=chosen.once, interval=chosen.interval)
+
+
+COMMANDS = {"launch": (_add_launch, _launch), "status": (_add_status, _status)}

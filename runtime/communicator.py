@@ -45,18 +45,10 @@ class Background(TrainerExchange):
         self._stopping = False
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
-        Background._current = self
         self.session.communicators.append(self)
         self.session.on_leave(self.stop)
         self.session.on_flush(self.flush)
         self.start()
-
-    _current: Background | None = None
-
-    @classmethod
-    def current(cls) -> Background | None:
-        """The one of this process that was made last, if any."""
-        return cls._current
 
     # The training thread
 
@@ -97,6 +89,11 @@ class Background(TrainerExchange):
             thread.start()
 
     @property
+    def queued(self) -> int:
+        """Steps whose gradients wait to be sent."""
+        return self._waiting.steps
+
+    @property
     def is_running(self) -> bool:
         """Whether the threads run."""
         return bool(self._threads)
@@ -116,7 +113,6 @@ class Background(TrainerExchange):
         for thread in self._threads:
             thread.join()
         self._threads = []
-        Background._current = None
 
     def receive(self) -> None:
         """Pulls parameters now; the next step takes them."""

@@ -8,10 +8,10 @@ answer arrives a quarter sooner, and the update needs no second thread.
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,16 +24,17 @@ from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime import wire
 from refluid.runtime.geo import ChangedRows
+from refluid.runtime.log import Log
+from refluid.runtime.meetings import Meetings
 from refluid.runtime.modes import Mode
 from refluid.runtime.peers import Peers
 from refluid.runtime.roster import Roster
 from refluid.runtime.rounds import ArrivalRounds, LearningRatePace, Rounds, SyncRounds, Verdict
+from refluid.runtime.server_metrics import ServerMetrics
 from refluid.runtime.shard import Shard
 from refluid.runtime.transport import LARGE, listen, size_of
 from refluid.runtime.wire import Rows, Value, pb
 from refluid.scope import Scope
-
-log = logging.getLogger(__name__)
 
 _PATIENCE = 20.0  # seconds a call waits before it answers "not yet"
 _GRACE = 5.0  # seconds that calls under way have to end when the server stops
@@ -68,6 +69,11 @@ class Server(Exchange):
         self._rows = ChangedRows(self.trainers) if self.mode is Mode.GEO else None
         self._ready = False
         self._round_began: float | None = None
+        self._meetings = Meetings(self.trainers)
+        self.log = Log(role="server", endpoint=self.endpoint)
+        self._watch = ServerMetrics(
+            self.endpoint, self.mode.name.lower(), self._roster, lambda: self._rounds.round, lambda: len(self._inbox)
+        )
         self.peers = Peers(op.attr("endpoints"), self.endpoint)
 
     @property
@@ -86,15 +92,17 @@ class Server(Exchange):
             "Join": self._join,
             "Exchange": self._exchange,
             "Sum": self.peers.answer,
+            "Barrier": self._barrier,
             "Leave": self._leave,
             "Beat": self._beat,
             "Inventory": self._inventory,
             "Snapshot": self._snapshot,
             "Status": self._status,
         }
-        guarded = {name: self._guarded(handler) for name, handler in handlers.items()}
+        guarded = {name: self._guarded(name, handler) for name, handler in handlers.items()}
         server = listen(self.endpoint, guarded, threads=2 * self.trainers + 8)
         _current = self
+        metrics = self._watch.serve()
         try:
             server.start()
             print(f"Server listening on {self.endpoint}", flush=True)
@@ -102,8 +110,10 @@ class Server(Exchange):
         finally:
             server.stop(_GRACE).wait()
             self.peers.close()
+            if metrics is not None:
+                metrics.close()
             _current = None
-        log.info("server %s: all %d trainers have left, stopping", self.endpoint, self.trainers)
+        self.log.info("all trainers have left, stopping", trainers=self.trainers, round=self.round)
         return {}
 
     def _serve(self) -> None:
@@ -115,32 +125,34 @@ class Server(Exchange):
                 self._changed.wait(1.0)
                 now = time.monotonic()
                 for trainer in self._roster.silent(now, flags.read_flag("FLAGS_worker_update_interval_secs")):
-                    log.warning("server %s: %s is given up", self.endpoint, self._roster.describe(trainer, now))
+                    self.log.warning("a silent trainer is given up", awaited=self._roster.describe(trainer, now))
                     self._part_with(trainer)
                 began = self._round_began
                 if began is not None and now - began > _REMIND and now - reminded > _REMIND:
                     reminded = now
                     names = ", ".join(self._roster.describe(trainer, now) for trainer in self._rounds.awaited())
-                    log.warning(
-                        "server %s: round %d has waited %.0f s for %s",
-                        self.endpoint,
-                        self._rounds.round,
-                        now - began,
-                        names,
-                    )
+                    self.log.warning("a round waits", round=self.round, seconds=now - began, awaited=names)
 
-    def _guarded(self, handler: Callable[[bytes], Sequence[Any]]) -> Callable[[bytes, grpc.ServicerContext], Any]:
-        """A handler whose errors reach the caller as a status and a text, and this server's log."""
+    def _guarded(
+        self, name: str, handler: Callable[[bytes], Sequence[Any]]
+    ) -> Callable[[bytes, grpc.ServicerContext], Any]:
+        """A handler that is counted, and whose errors reach the caller as a status and a text, and the log."""
 
         def handle(message: bytes, context: grpc.ServicerContext) -> Any:
+            began = time.perf_counter()
             try:
-                return handler(message)
+                answer = handler(message)
+                self._watch.called(name, len(message), size_of(answer), time.perf_counter() - began)
+                return answer
             except (KeyError, ValueError, IndexError, TypeError) as error:
                 text = error.args[0] if isinstance(error, KeyError) else str(error)
-                log.error("server %s refused a call: %s", self.endpoint, text)
+                self._watch.refused()
+                self.log.error("refused a call", call=name, reason=text, round=self.round)
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"server {self.endpoint}: {text}")
-            except Exception as error:
-                log.exception("server %s failed", self.endpoint)
+            except Exception as error:  # noqa: BLE001 - it is told and printed, and the server goes on
+                self._watch.refused()
+                self.log.error("failed", call=name, round=self.round, error=f"{type(error).__name__}: {error}")
+                traceback.print_exc()
                 context.abort(grpc.StatusCode.INTERNAL, f"server {self.endpoint}: {type(error).__name__}: {error}")
 
         return handle
@@ -155,7 +167,7 @@ class Server(Exchange):
             new = self._roster.join(trainer, request.caller.incarnation, time.monotonic())
             sequence = self._rounds.counted(trainer)
         if new:
-            log.info("server %s: trainer %d joined", self.endpoint, trainer)
+            self.log.info("trainer joined", trainer=trainer, round=self.round)
         return wire.encode(pb.JoinReply(incarnation=self.incarnation, sequence=sequence))
 
     def _check_join(self, request: Any) -> None:
@@ -195,12 +207,15 @@ class Server(Exchange):
         with self._changed:
             self._roster.see(request.caller.trainer, time.monotonic())
             buffers = self._purposes[request.purpose](self, request, pushed)
+            if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
+                self._watch.pulled(request.caller.trainer)
             # Copied here: a view into a parameter would keep the next update from happening in place.
             return [b"".join(buffers)] if size_of(buffers) <= LARGE else buffers
 
     def _step(self, request: Any, pushed: dict[str, Value]) -> list[Any]:
         trainer = request.caller.trainer
         if self._rounds.push(trainer, request.sequence) is not Verdict.OLD:
+            self._watch.pushed(trainer)
             self._inbox[trainer], self._steps[trainer] = pushed, request.steps
             if self._round_began is None:
                 self._round_began = time.monotonic()
@@ -266,30 +281,28 @@ class Server(Exchange):
             self._shard.save(request.folder)
         return wire.encode(pb.Empty())
 
+    def _barrier(self, message: bytes) -> list[Any]:
+        request, _ = wire.decode(pb.ExchangeRequest, message)
+        with self._changed:
+            self._meetings.come(request.caller.trainer, request.sequence)
+            self._changed.notify_all()
+            pending = not self._changed.wait_for(lambda: not self._meetings.missing(request.sequence), _PATIENCE)
+            if pending:
+                now = time.monotonic()
+                names = ", ".join(self._roster.describe(t, now) for t in self._meetings.missing(request.sequence))
+                self.log.warning("a barrier waits", awaited=names)
+        return wire.encode(pb.ExchangeReply(version=self._rounds.round, pending=pending))
+
     def _status(self, message: bytes) -> list[Any]:
-        now = time.monotonic()
-        status = {
-            "endpoint": self.endpoint,
-            "mode": self.mode.name.lower(),
-            "round": self._rounds.round,
-            "awaited": self._rounds.awaited() if self._round_began is not None else [],
-            "trainers": [
-                {
-                    "trainer": trainer,
-                    "last_seen": None if member.seen is None else round(now - member.seen, 3),
-                    "left": member.left,
-                    "steps": member.steps,
-                }
-                for trainer, member in self._roster.members.items()
-            ],
-        }
-        return wire.encode(pb.Text(text=json.dumps(status)))
+        awaited = self._rounds.awaited() if self._round_began is not None else []
+        return wire.encode(pb.Text(text=json.dumps(self._watch.status(awaited))))
 
     # What calls do, under the lock
 
     def _part_with(self, trainer: int) -> None:
         self._roster.leave(trainer, time.monotonic())
         self._rounds.leave(trainer)
+        self._meetings.leave(trainer)
         self._update_if_due()
         self._changed.notify_all()
 
@@ -300,7 +313,9 @@ class Server(Exchange):
         pushes = [self._inbox.pop(trainer) for trainer in due]
         steps = sum(self._steps[trainer] for trainer in due)
         pace = 1 if self._rounds.waits else self._pace.advance(steps)
+        began = time.perf_counter()
         self._shard.update(pushes, trainer=due[0], schedule_steps=pace)
+        self._watch.updated(time.perf_counter() - began)
         self._answers.clear()
         for trainer, pushed in zip(due, pushes, strict=True):
             self._roster.members[trainer].steps += self._steps[trainer]

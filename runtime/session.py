@@ -6,7 +6,7 @@ A session knows who this trainer is and where it is in the job; what is sent and
 from __future__ import annotations
 
 import atexit
-import logging
+import json
 import random
 import secrets
 import socket
@@ -21,11 +21,11 @@ import grpc
 from refluid import flags
 from refluid.errors import ServerError, ServersMissingError
 from refluid.runtime import wire
+from refluid.runtime.log import Log
 from refluid.runtime.modes import Mode
+from refluid.runtime.trainer_metrics import TrainerMetrics
 from refluid.runtime.transport import Connection
 from refluid.runtime.wire import Value, pb
-
-log = logging.getLogger(__name__)
 
 STEP = pb.ExchangeRequest.STEP
 WAIT = pb.ExchangeRequest.WAIT
@@ -64,7 +64,12 @@ class Session:
     def __init__(self, job: Job):
         self.job = job
         self.incarnation = secrets.randbits(63)
-        self.connections = {endpoint: Connection(endpoint) for endpoint in job.endpoints}
+        self.log = Log(role="trainer", trainer=job.trainer)
+        self.watch = TrainerMetrics(
+            job.trainer, job.mode.name.lower(), lambda: self.step, self._queued, self._staleness
+        )
+        sent, received = self.watch.sent, self.watch.received
+        self.connections = {endpoint: Connection(endpoint, sent, received) for endpoint in job.endpoints}
         self.sequence = dict.fromkeys(job.endpoints, 0)
         self.step = 0  # training steps taken, for messages
         self.started_with: dict[str, Any] = {}  # GEO: the parameters that this trainer received first
@@ -76,7 +81,9 @@ class Session:
         self._on_leave: list[Callable[[], None]] = []
         self._on_flush: list[Callable[[], None]] = []
         self._once: dict[tuple[int, ...], tuple[Sequence[Any], Any]] = {}
+        self._meetings = 0
         self._join_all()
+        self._metrics_endpoint = self.watch.serve()
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._heart.start()
 
@@ -110,13 +117,7 @@ class Session:
                 raise ServersMissingError(self.job.trainer, missing, now - began, reason)
             if missing and now - reminded > _REMIND:
                 reminded = now
-                log.warning(
-                    "trainer %d: waiting for %s, %.0f s so far (%s)",
-                    self.job.trainer,
-                    ", ".join(missing),
-                    now - began,
-                    reason,
-                )
+                self.log.warning("waiting for servers", missing=",".join(missing), seconds=now - began, reason=reason)
             if missing:
                 time.sleep(pause)
                 pause = min(pause * 1.5, 1.0)
@@ -174,6 +175,7 @@ class Session:
 
     def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
         """One message to each server, all under way at the same time; the answers' tensors by endpoint."""
+        began = time.perf_counter()
         timeout = self._patience()
         under_way = []
         *others, last = messages.items()
@@ -189,6 +191,8 @@ class Session:
         found = {}
         for endpoint, message, answer in reversed(under_way):
             found[endpoint] = self._finish(endpoint, purpose, message, steps, answer)
+        pulled = purpose == ROWS or bool(message.wanted)
+        self.watch.exchanged(pushed=purpose == STEP, pulled=pulled, seconds=time.perf_counter() - began)
         return found
 
     def _encode(self, endpoint: str, purpose: int, message: Message, steps: int) -> list[Any]:
@@ -219,7 +223,8 @@ class Session:
             except grpc.RpcError as error:
                 if error.code() not in _TRANSIENT or time.monotonic() - began > self._patience():
                     raise self._error(endpoint, error.details() or str(error)) from None
-                log.warning("trainer %d: server %s does not answer, trying again", self.job.trainer, endpoint)
+                self.log.warning("server does not answer, trying again", server=endpoint, step=self.step)
+                self.watch.retried()
                 time.sleep(pause * (1 + random.random()))
                 pause = min(2 * pause, 2.0)
                 again, sent = purpose, message
@@ -232,6 +237,30 @@ class Session:
             self._join(endpoint)
         except grpc.RpcError as error:
             self._why_unreachable(endpoint, error)
+
+    def barrier(self) -> None:
+        """Waits until every trainer that has not left has come to this line as often as this one."""
+        self._meetings += 1
+        endpoint = self.job.endpoints[0]
+        header = pb.ExchangeRequest(caller=self._caller, sequence=self._meetings)
+        while True:
+            try:
+                reply, _ = wire.decode(pb.ExchangeReply, self.tell(endpoint, "Barrier", header))
+            except grpc.RpcError as error:
+                raise self._error(endpoint, error.details() or str(error)) from None
+            if not reply.pending:
+                return
+
+    def status(self) -> list[dict[str, Any]]:
+        """What each server says of itself."""
+        messages = [self.tell(endpoint, "Status", pb.Empty()) for endpoint in self.job.endpoints]
+        return [json.loads(wire.decode(pb.Text, message)[0].text) for message in messages]
+
+    def _queued(self) -> int:
+        return sum(communicator.queued for communicator in self.communicators)
+
+    def _staleness(self) -> int:
+        return max((communicator.staleness for communicator in self.communicators), default=0)
 
     def tell(self, endpoint: str, method: str, header: Any) -> Any:
         """A call without tensors."""
@@ -271,10 +300,10 @@ class Session:
             try:
                 connection.call("Leave", wire.encode(pb.CallerRequest(caller=self._caller)), 10.0)
             except grpc.RpcError as error:
-                log.warning(
-                    "trainer %d: server %s did not hear that it is done (%s)", self.job.trainer, endpoint, error.code()
-                )
+                self.log.warning("server did not hear the goodbye", server=endpoint, code=error.code().name)
             connection.close()
+        if self._metrics_endpoint is not None:
+            self._metrics_endpoint.close()
         if _session is self:
             _session = None
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import grpc
 
 from refluid.errors import ServerBusyError
+from refluid.runtime.metrics import Counter
 
 SERVICE = "refluid.runtime.ParameterServer"
 IN_CHUNKS = "InChunks"
@@ -38,25 +40,44 @@ def size_of(buffers: Sequence[Any]) -> int:
 
 
 class Connection:
-    """The line from this process to one server."""
+    """The line from this process to one server; ``sent`` and ``received`` count its bytes."""
 
-    def __init__(self, endpoint: str):
+    def __init__(self, endpoint: str, sent: Counter | None = None, received: Counter | None = None):
         self.endpoint = endpoint
+        self._sent, self._received = sent or Counter(), received or Counter()
         self._channel = grpc.insecure_channel(endpoint, options=_OPTIONS)
         self._methods: dict[str, Any] = {}
 
     def call(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> bytes:
         """Sends a message and waits for the answer; ``expected`` is its size, if it is known to be large."""
-        if max(size_of(buffers), expected) > LARGE:
-            return b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False))
-        return self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
+        size = self._count(buffers)
+        if max(size, expected) > LARGE:
+            answer = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False))
+        else:
+            answer = self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
+        self._received.add(len(answer))
+        return answer
 
     def begin(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> Callable[[], bytes]:
         """Sends a message; the returned function waits for the answer."""
-        if max(size_of(buffers), expected) > LARGE:
-            answer = self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False)
-            return lambda: b"".join(answer)
-        return self._method(method).future(b"".join(buffers), timeout=timeout, wait_for_ready=False).result
+        size = self._count(buffers)
+        if max(size, expected) > LARGE:
+            pieces = self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False)
+            wait = partial(b"".join, pieces)
+        else:
+            wait = self._method(method).future(b"".join(buffers), timeout=timeout, wait_for_ready=False).result
+
+        def finish() -> bytes:
+            answer = wait()
+            self._received.add(len(answer))
+            return answer
+
+        return finish
+
+    def _count(self, buffers: Sequence[Any]) -> int:
+        size = size_of(buffers)
+        self._sent.add(size)
+        return size
 
     def _method(self, name: str) -> Any:
         found = self._methods.get(name)
