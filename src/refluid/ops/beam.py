@@ -103,7 +103,9 @@ def _best(values: np.ndarray, allowed: np.ndarray, start: int, end: int, count: 
         while place and best[place - 1][:2] < (point, row):
             place -= 1
         best.insert(place, (point, row, column))
-    return np.array([(row, column) for _, row, column in sorted(best, key=lambda each: each[1])], np.int64).reshape(-1, 2)
+    return np.array([(row, column) for _, row, column in sorted(best, key=lambda each: each[1])], np.int64).reshape(
+        -1, 2
+    )
 
 
 def _infer_sentences(inputs: Described, attrs: dict[str, Any]) -> Described:
