@@ -28,11 +28,11 @@ def free_endpoints(count):
 class Process:
     """A process of a job, with its output in a file."""
 
-    def __init__(self, arguments, log, **env):
+    def __init__(self, arguments, log, python=sys.executable, **env):
         self.log = Path(log)
         with self.log.open("wb") as file:
             self.popen = subprocess.Popen(
-                [sys.executable, *map(str, arguments)],
+                [python, *map(str, arguments)],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **env},

@@ -2,7 +2,8 @@
 
     train.py ROLE ID CASES.json OUT.npz
 
-Runs the cases of the file one after the other, each with its own endpoints, and writes what a trainer has seen.
+Runs the cases of the file one after the other, each with its own endpoints, and writes what a trainer has seen. Real
+Fluid (Python 3.7) runs this file as well: tests/cluster/record.py.
 """
 
 import json
@@ -12,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 import paddle.fluid as fluid
-from refluid.runtime import session as sessions
 
 WIDTH, ROWS = 6, 40
 
@@ -23,10 +23,21 @@ def network(case):
     hidden = x
     if case.get("embedding"):
         ids = fluid.layers.data("ids", [1], dtype="int64", lod_level=1)
-        table = fluid.layers.embedding(ids, [ROWS, 4], is_sparse=True, param_attr="table")
+        table = fluid.layers.embedding(ids, [ROWS, 4], is_sparse=True, param_attr=weights(case, "table", [ROWS, 4]))
         hidden = fluid.layers.concat([x, fluid.layers.sequence_pool(table, "sum")], axis=1)
-    hidden = fluid.layers.fc(hidden, case.get("hidden", 16), act="tanh")
-    return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), label))
+    size = case.get("hidden", 16)
+    width = int(hidden.shape[1])
+    hidden = fluid.layers.fc(hidden, size, act="tanh", param_attr=weights(case, "hidden", [width, size]))
+    predicted = fluid.layers.fc(hidden, 1, param_attr=weights(case, "out", [size, 1]))
+    return fluid.layers.mean(fluid.layers.square_error_cost(predicted, label))
+
+
+def weights(case, name, shape):
+    """A parameter; with fixed values where those of two systems must be the same."""
+    if not case.get("fixed"):
+        return fluid.ParamAttr(name=name)
+    values = np.random.RandomState(len(name)).uniform(-0.5, 0.5, shape).astype("float32")
+    return fluid.ParamAttr(name=name, initializer=fluid.initializer.NumpyArrayInitializer(values))
 
 
 def optimizer(case):
@@ -123,6 +134,10 @@ def run(case, role, number):
 
 def staleness():
     """How far an async trainer was ahead of its parameters at worst, and how far it might have been."""
+    try:
+        from refluid.runtime import session as sessions
+    except ImportError:  # real Fluid runs this file too, when its losses are recorded
+        return {}
     session = sessions.current()
     found = session.communicators if session is not None else []
     return {"staleness": found[-1].worst_staleness, "bound": found[-1].bound} if found else {}
