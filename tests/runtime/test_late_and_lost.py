@@ -1,0 +1,40 @@
+"""Trainers that come late or are lost; real processes."""
+
+import json
+
+import numpy as np
+
+from cluster.jobs import SCRIPT, free_endpoints
+
+
+def roles(jobs, case, servers=2, **env):
+    """Starts the servers of a job; returns them and a function that starts trainers."""
+    path = jobs.folder / "case.json"
+    path.write_text(json.dumps([{"endpoints": free_endpoints(servers), **case}]))
+
+    def start(role, number):
+        return jobs.start(f"{role}{number}", SCRIPT, role, number, path, jobs.folder / f"{role}{number}.npz", **env)
+
+    return [start("server", number) for number in range(servers)], lambda number: start("trainer", number)
+
+
+def test_a_trainer_that_comes_late_is_waited_for_and_named(jobs):
+    servers, trainer = roles(jobs, {"steps": 3})
+    early = trainer(0)
+    servers[0].wait_for("trainer 1 (has not joined")
+    late = trainer(1)
+    jobs.finish([early, late, *servers])
+
+    assert "awaited" in servers[0].output or "has waited" in servers[0].output
+    assert len(np.load(jobs.folder / "trainer0.npz")["0/losses"]) == 3
+
+
+def test_a_trainer_that_was_killed_is_given_up_after_a_while(jobs):
+    servers, trainer = roles(jobs, {"steps": 2000, "fewer": -1}, FLAGS_worker_update_interval_secs="8")
+    stays, lost = trainer(0), trainer(1)
+    servers[0].wait_for("trainer=1")
+    lost.kill()
+    servers[0].wait_for("given up")
+    jobs.finish([stays, *servers])
+
+    assert len(np.load(jobs.folder / "trainer0.npz")["0/losses"]) == 2000
