@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +85,8 @@ class Session:
         self._meetings = 0
         self._join_all()
         self._metrics_endpoint = self.watch.serve()
+        # Several threads of a trainer may be talking to all servers: it trains, sends and receives.
+        self._pool = ThreadPoolExecutor(max(1, 3 * (len(job.endpoints) - 1)), "exchange")
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._heart.start()
 
@@ -176,21 +179,11 @@ class Session:
     def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
         """One message to each server, all under way at the same time; the answers' tensors by endpoint."""
         began = time.perf_counter()
-        timeout = self._patience()
-        under_way = []
-        *others, last = messages.items()
-        for endpoint, message in others:
-            buffers = self._encode(endpoint, purpose, message, steps)
-            connection = self.connections[endpoint]
-            under_way.append((endpoint, message, connection.begin("Exchange", buffers, timeout, message.expected)))
-        endpoint, message = last
-        buffers = self._encode(endpoint, purpose, message, steps)
-        call = self.connections[endpoint].call
+        *others, (endpoint, message) = messages.items()
+        under_way = [(each, self._pool.submit(self._talk, each, purpose, said, steps)) for each, said in others]
         # The last one is waited for on this very thread, which is faster.
-        under_way.append((endpoint, message, lambda: call("Exchange", buffers, timeout, message.expected)))
-        found = {}
-        for endpoint, message, answer in reversed(under_way):
-            found[endpoint] = self._finish(endpoint, purpose, message, steps, answer)
+        found = {endpoint: self._talk(endpoint, purpose, message, steps)}
+        found.update({each: answer.result() for each, answer in under_way})
         pulled = purpose == ROWS or bool(message.wanted)
         self.watch.exchanged(pushed=purpose == STEP, pulled=pulled, seconds=time.perf_counter() - began)
         return found
@@ -206,31 +199,32 @@ class Session:
         )
         return wire.encode(header, message.pushed.values())
 
-    def _finish(
-        self, endpoint: str, purpose: int, message: Message, steps: int, answer: Callable[[], bytes]
-    ) -> dict[str, Value]:
-        """Waits for an answer; asks again while the server says "not yet", and sends again when the line broke."""
-        connection = self.connections[endpoint]
+    def _talk(self, endpoint: str, purpose: int, message: Message, steps: int) -> dict[str, Value]:
+        """The tensors in a server's answer.
+
+        Asks again while the server says "not yet", and sends again when the line broke.
+        """
         began, pause = time.monotonic(), 0.1
-        again, sent = purpose, message
+        asked, said = purpose, message
         while True:
+            buffers = self._encode(endpoint, asked, said, steps)
             try:
-                reply, payload = wire.decode(pb.ExchangeReply, answer())
-                if not reply.pending:
-                    return wire.tensors(reply.tensors, payload)
-                if purpose == STEP:  # it is there; only its update is waited for
-                    again, sent = WAIT, Message({}, message.wanted, message.expected)
+                answer = self.connections[endpoint].call("Exchange", buffers, self._patience(), message.expected)
             except grpc.RpcError as error:
                 if error.code() not in _TRANSIENT or time.monotonic() - began > self._patience():
                     raise self._error(endpoint, error.details() or str(error)) from None
-                self.log.warning("server does not answer, trying again", server=endpoint, step=self.step)
+                self.log.warning("a server does not answer, trying again", server=endpoint, step=self.step)
                 self.watch.retried()
                 time.sleep(pause * (1 + random.random()))
                 pause = min(2 * pause, 2.0)
-                again, sent = purpose, message
+                asked, said = purpose, message
                 self._rejoin(endpoint)
-            buffers = self._encode(endpoint, again, sent, steps)
-            answer = lambda: connection.call("Exchange", buffers, self._patience(), message.expected)  # noqa: B023, E731
+                continue
+            reply, payload = wire.decode(pb.ExchangeReply, answer)
+            if not reply.pending:
+                return wire.tensors(reply.tensors, payload)
+            if purpose == STEP:  # it is there; only its update is waited for
+                asked, said = WAIT, Message({}, message.wanted, message.expected)
 
     def _rejoin(self, endpoint: str) -> None:
         try:
@@ -296,6 +290,7 @@ class Session:
             action()
         self._stop.set()
         self._heart.join()
+        self._pool.shutdown()
         for endpoint, connection in self.connections.items():
             try:
                 connection.call("Leave", wire.encode(pb.CallerRequest(caller=self._caller)), 10.0)

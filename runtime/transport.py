@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import grpc
@@ -57,22 +56,6 @@ class Connection:
             answer = self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
         self._received.add(len(answer))
         return answer
-
-    def begin(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> Callable[[], bytes]:
-        """Sends a message; the returned function waits for the answer."""
-        size = self._count(buffers)
-        if max(size, expected) > LARGE:
-            pieces = self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False)
-            wait = partial(b"".join, pieces)
-        else:
-            wait = self._method(method).future(b"".join(buffers), timeout=timeout, wait_for_ready=False).result
-
-        def finish() -> bytes:
-            answer = wait()
-            self._received.add(len(answer))
-            return answer
-
-        return finish
 
     def _count(self, buffers: Sequence[Any]) -> int:
         size = size_of(buffers)
