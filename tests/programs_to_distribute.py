@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import paddle.fluid as fluid
 from refluid.ir import Program
 
@@ -59,7 +61,7 @@ def assert_survives_protobuf(program):
     for before, after in zip(program.blocks, read.blocks, strict=True):
         for op, again in zip(before.ops, after.ops, strict=True):
             assert (again.type, again.inputs, again.outputs) == (op.type, op.inputs, op.outputs)
-            assert _plain(again.attrs) == _plain(op.attrs)
+            assert _plain(again.attrs) == _plain(op.attrs), f"{op}\n{again}"
         assert {n: (v.shape, v.dtype, v.type, v.persistable) for n, v in before.vars.items()} == {
             n: (v.shape, v.dtype, v.type, v.persistable) for n, v in after.vars.items()
         }
@@ -73,6 +75,6 @@ def _plain(attrs):
 def _value(value):
     if isinstance(value, list):
         return [_value(item) for item in value]
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return getattr(value, "idx", int(value) if isinstance(value, int) else value)
+    if isinstance(value, int | float):
+        return str(np.float32(value))
+    return getattr(value, "idx", value)

@@ -77,6 +77,7 @@ class DistributeTranspiler:
         trainers: int,
         sync_mode: bool,
     ) -> None:
+        check_config(self.config)
         if not isinstance(trainers, int) or trainers < 1:
             raise ValueError(f"trainers is how many there are, at least 1, not {trainers!r}")
         if program._is_distributed:

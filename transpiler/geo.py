@@ -37,7 +37,7 @@ class GeoTrainerProgram:
         program = program.clone()
         block = program.global_block()
         for placed in self.exchange.placement.params:
-            ids = _looked_up(program, placed) if placed.sparse else []
+            ids = _looked_up(program, placed)
             block.append_op(
                 type="send",
                 inputs={"X": [placed.param, *ids]},
@@ -57,10 +57,15 @@ class GeoTrainerProgram:
 
 
 def _looked_up(program: Program, placed: Placed) -> list[str]:
-    """The ids that say which rows of a table a step has changed; none where that is not known."""
-    readers = [op for op in program.global_block().ops if op.type in LOOKUPS and op.input("W") == [placed.param]]
-    inner = [op for block in program.blocks[1:] for op in block.ops if placed.param in op.input_arg_names]
-    return [] if inner else list(dict.fromkeys(name for op in readers for name in op.input("Ids")))
+    """The ids of all rows that a step changes; none where it may change any, as weight decay does."""
+    block = program.global_block()
+    (update,) = [op for op in block.ops if op.input("Param") == [placed.param]]
+    if block.var(update.input("Grad")[0]).type != VarType.SELECTED_ROWS:
+        return []
+    if any(placed.param in op.input_arg_names for inner in program.blocks[1:] for op in inner.ops):
+        return []
+    lookups = [op for op in block.ops if op.type in LOOKUPS and op.input("W") == [placed.param]]
+    return list(dict.fromkeys(name for op in lookups for name in op.input("Ids")))
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class GeoServerProgram:
         main = result.global_block()
         blocks, slices, rows_of = {}, [], {}
         for placed in self.placement.params:
-            as_rows = placed.sparse and bool(_looked_up(program, placed))
+            as_rows = bool(_looked_up(program, placed))
             for piece in (placed.slices[index] for index in placed.on(self.endpoint)):
                 dtype, change = source.var(placed.param).dtype, f"{piece.name}.delta"
                 kind = VarType.SELECTED_ROWS if as_rows else VarType.LOD_TENSOR

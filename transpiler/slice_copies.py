@@ -58,6 +58,7 @@ class SliceCopier:
 
     def __init__(self, source: Program, parts: Parts, held: Sequence[Held], renamed: Mapping[str, str]):
         self.program = Program()
+        self.program.random_seed = source.random_seed
         self.slices: dict[str, Slice] = {}  # of persistable variables, by name
         self._source, self._parts = source.global_block(), parts
         self._held, self._renamed = held, renamed

@@ -46,6 +46,21 @@ def test_a_server_adds_what_has_changed():
     assert_survives_protobuf(program)
 
 
+def test_a_table_that_decays_is_sent_whole():
+    """Weight decay changes every row, not only those that were looked up."""
+    word, y = fluid.layers.data("word", [1], dtype="int64"), fluid.layers.data("y", [4])
+    found = fluid.layers.embedding(word, [10, 4], is_sparse=True, param_attr="emb")
+    decay = fluid.regularizer.L2Decay(0.1)
+    fluid.optimizer.SGD(0.1, regularization=decay).minimize(fluid.layers.mean(found - y))
+    transpiler = transpile(geo())
+    assert (
+        lines(transpiler.get_trainer_program().global_block(), "is_sparse", last=2)[0]
+        == " = send(emb, is_sparse=False)"
+    )
+    server = transpiler.get_pserver_program(FIRST).global_block()
+    assert server.var("emb.block0.delta").type == VarType.LOD_TENSOR
+
+
 def test_only_sgd_can_be_added_up():
     regression(fluid.optimizer.Adam(0.1))
     with pytest.raises(OpError, match="GEO training is for SGD, fc_0.b_0 is updated by adam"):
