@@ -162,7 +162,8 @@ def _call(
         return pullback(arguments)
     for slot in definition.static:
         if slot in arguments:
-            arguments[slot] = [np.asarray(plain(value)) for value in arguments[slot]]
+            # In loops that fill arrays, positions are traced; the rule knows which arrays allow it.
+            arguments[slot] = [v if isinstance(v, Tracer) else np.asarray(plain(v)) for v in arguments[slot]]
     services: dict[str, Any] = {}
     if definition.random:
         services["key"] = operator_key(op, context)
