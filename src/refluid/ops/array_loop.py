@@ -147,20 +147,32 @@ def _sizes(part: Any) -> Any:
     return part.shape
 
 
-def _turn(run_block: Any, block: Any, env: dict[str, Any], turn: Any, changing: set[str]) -> dict[str, Any]:
-    after = run_block.part(block, block.ops, env, turn, run_block.key)
+def _turn(run_block: Any, block: Any, env: dict[str, Any], turn: Any, changing: set[str], failed: Any = None) -> Any:
+    after = run_block.part(block, block.ops, env, turn, run_block.key, failed)
     return {name: after[name] for name in changing if name in after}
 
 
 def _compiled(run_block: Any, block: Any, env: dict[str, Any], changing: set[str], test: str) -> dict[str, Any]:
+    """The loop itself; what its turns check is carried along, and told in the end."""
     start = {name: env[name] for name in changing}
+    checks: list[Any] = []
+
+    def look(carried):
+        failed = {}
+        _turn(run_block, block, {**env, **carried}, 0, changing, failed)
+        checks.extend(failed)
+        return 0
 
     def body(state):
-        count, carried = state
-        after = _turn(run_block, block, {**env, **carried}, count, changing)
-        return count + 1, {name: _like(after[name], old) for name, old in carried.items()}
+        count, carried, failed = state
+        now = dict(zip(checks, failed, strict=True))
+        after = _turn(run_block, block, {**env, **carried}, count, changing, now)
+        return count + 1, {name: _like(after[name], old) for name, old in carried.items()}, [now[c] for c in checks]
 
-    _, end = lax.while_loop(lambda state: plain(state[1][test]).reshape(()), body, (jnp.int32(0), start))
+    jax.eval_shape(look, start)
+    state = (jnp.int32(0), start, [jnp.zeros((), bool) for _ in checks])
+    _, end, failed = lax.while_loop(lambda state: plain(state[1][test]).reshape(()), body, state)
+    run_block.report(dict(zip(checks, failed, strict=True)))
     return end
 
 
