@@ -13,6 +13,8 @@ from refluid.errors import FetchError
 from refluid.ir.block import Block
 from refluid.ir.variable import Variable, name_of
 from refluid.lowering.buckets import to_tensor
+from refluid.ops.stacked import Stacked
+from refluid.ops.steps import Steps, as_list
 from refluid.ops.values import Ragged, SelectedRows
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor
@@ -58,8 +60,8 @@ def as_numpy(name: str, value: Any) -> Any:
             f"fetch {name}: it holds sequences, and a NumPy array would lose where they begin and end; "
             "pass return_numpy=False and take np.array(tensor) and tensor.lod()"
         )
-    if isinstance(value, list):  # an array of tensors
-        return [as_numpy(name, each) for each in value]
+    if isinstance(value, list | Steps | Stacked):
+        return [as_numpy(name, each) for each in as_list(value)]
     return np.asarray(value).copy()  # twice as fast as np.array(value)
 
 
@@ -69,6 +71,6 @@ def as_tensor(name: str, value: Any) -> Any:
         return SelectedRowsTensor.of(value)
     if isinstance(value, Ragged):
         return to_tensor(value)
-    if isinstance(value, list):
-        return [as_tensor(name, each) for each in value]
+    if isinstance(value, list | Steps | Stacked):
+        return [as_tensor(name, each) for each in as_list(value)]
     return LoDTensor(jax.block_until_ready(value))

@@ -29,7 +29,7 @@ from refluid.lowering.ragged import (
     with_padding,
     without_padding,
 )
-from refluid.ops.checks import RangeCheck, collecting
+from refluid.ops.checks import Check, Requirement, collecting
 from refluid.ops.folding import foldable_operators
 from refluid.ops.grad import Pullback, forward_with_pullback
 from refluid.ops.noise import fold_in
@@ -45,7 +45,7 @@ class Context:
 
     key: Any = None  # jax.random key of this step
     seed_key: Any = None  # jax.random key of the program, the same in every step
-    report: Callable[[Operator, RangeCheck, Any], None] | None = None
+    report: Callable[[Operator, Check, Any], None] | None = None
     host: Callable[[Operator], Any] | None = None  # what a host op may use besides its inputs
     padded: bool = False  # whether sequences may carry rows of padding
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
@@ -162,7 +162,8 @@ def _call(
         return pullback(arguments)
     for slot in definition.static:
         if slot in arguments:
-            arguments[slot] = [np.asarray(plain(value)) for value in arguments[slot]]
+            # In loops that fill arrays, positions are traced; the rule knows which arrays allow it.
+            arguments[slot] = [v if isinstance(v, Tracer) else np.asarray(plain(v)) for v in arguments[slot]]
     services: dict[str, Any] = {}
     if definition.random:
         services["key"] = operator_key(op, context)
@@ -209,15 +210,33 @@ class BlockRunner:
         run(Schedule.of_inner(block), env, context)
         return env
 
-    def part(self, block: Block, ops: Sequence[Operator], env: Environment, turn: Any, key: Any) -> Environment:
+    def part(
+        self,
+        block: Block,
+        ops: Sequence[Operator],
+        env: Environment,
+        turn: Any,
+        key: Any,
+        failed: dict[tuple[Operator, Requirement], Any] | None = None,
+    ) -> Environment:
         """The variables after some operators of a compiled ``block``, on rows that may be padding.
 
-        ``turn`` is None for operators that run once for all turns; what they report is out of the loop.
+        Args:
+          turn: None for operators that run once for all turns: what they check is checked outside of the loop.
+          failed: receives, for each check that a turn makes, whether it failed. The loop has to carry that out.
         """
         env = dict(env)
         if key is not None:
             key = fold_in(jax.random.wrap_key_data(key), 0 if turn is None else turn)
-        report = self._report if turn is not None else self.context.report
+
+        def collect(op: Operator, check: Check, values: Any) -> None:
+            if failed is not None and isinstance(values, Tracer):
+                place = op, _requirement(check)
+                failed[place] = ~check.holds(values) | failed.get(place, False)
+            else:
+                self._report(op, check, values)
+
+        report = collect if turn is not None else self.context.report
         context = replace(self.context, key=key, report=report, pullbacks={}, padded=True)
         try:
             run(replace(Schedule.of_inner(block), ops=tuple(ops)), env, context)
@@ -225,14 +244,26 @@ class BlockRunner:
             raise error.within(self.op) from error
         return env
 
+    def report(self, failed: dict[tuple[Operator, Requirement], Any]) -> None:
+        """Hands on what a loop has carried out."""
+        if self.context.report is not None:
+            for (op, check), flag in failed.items():
+                self.context.report(op, check, ~flag)
+
     def give_up(self, problem: str) -> NoReturn:
         """Lets the operator run on the host instead, turn by turn."""
         raise PaddingError(self.op, misfit=True).within(self.op) from ValueError(problem)
 
-    def _report(self, op: Operator, check: RangeCheck, ids: Any) -> None:
+    def _report(self, op: Operator, check: Check, ids: Any) -> None:
         # A flag could not leave the loop or branch that is being traced.
         if self.context.report is not None and not isinstance(ids, Tracer):
             self.context.report(op, check, ids)
+
+
+def _requirement(check: Check) -> Requirement:
+    if isinstance(check, Requirement):
+        return check
+    return Requirement(f"a computed id of {check.slot} is not in [0, {check.bound})")
 
 
 def operator_key(op: Operator, context: Context) -> Any:

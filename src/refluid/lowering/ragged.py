@@ -55,8 +55,9 @@ def as_sequences(definition: OpDef, arguments: Arguments, outputs: Arguments) ->
     found = [v for slot in definition.input_names for v in arguments.get(slot, ()) if isinstance(v, Ragged)]
     first = next((value for value in found if value.levels), found[0])
     lead = next((v for slot in definition.input_names for v in arguments.get(slot, ())), first)
-    if isinstance(lead, jax.Array | np.ndarray) and lead.shape[:1] == first.shape[:1]:
-        first = first.as_rows(first.data)  # Fluid looks at the first input, and that is no sequence
+    no_sequences = isinstance(lead, jax.Array | np.ndarray) or (isinstance(lead, Ragged) and not lead.levels)
+    if no_sequences and lead.shape[:1] == first.shape[:1]:
+        first = first.as_rows(first.data)  # Fluid looks at the first input only
     return {
         slot: [_wrapped(value, _model(slot, i, definition, arguments, first)) for i, value in enumerate(values)]
         for slot, values in outputs.items()

@@ -1,4 +1,4 @@
-"""Arrays of tensors: lists of values, each of its own shape, or `Steps` where the lengths of sequences decide.
+"""Arrays of tensors: lists of values, each of its own shape; `Steps` or `Stacked` where values decide how many.
 
 An index decides how long a list is, so it must be known while tracing; a counter that starts as a constant is.
 Writing gives a new list: the array as it was comes in through ``Array``, a slot real Fluid does without.
@@ -11,10 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
+from refluid.ops.checks import require
 from refluid.ops.infer import Described, ShapeDtype
 from refluid.ops.registry import op
+from refluid.ops.stacked import Outline, Stacked
 from refluid.ops.steps import Steps, as_list, length_of
+from refluid.ops.values import plain
 
 
 def _like_x(inputs: Described, attrs: dict) -> Described:
@@ -32,6 +36,8 @@ def _like_x(inputs: Described, attrs: dict) -> Described:
 )
 def write_to_array(x, i, array=None):
     """The array with x at position i; positions left out before it hold zeros."""
+    if isinstance(array, Stacked | Outline):
+        return array.with_tensor(x, _traced_position(i, array))
     index = _position(i)
     written = as_list(array)
     written += [jax.tree.map(jnp.zeros_like, x)] * (index + 1 - len(written))
@@ -50,12 +56,23 @@ def write_to_array(x, i, array=None):
 )
 def read_from_array(x, i, x_w=None):
     """What the array holds at position i."""
-    index = _position(i)
+    if isinstance(x, Stacked | Outline):
+        return x.at(_traced_position(i, x))
     if isinstance(x, Steps):
-        return x.at(index)
+        return x.at(plain(i).reshape(()) if isinstance(i, Tracer) else _position(i))
+    index = _position(i)
     if x is None or index >= len(x):
         raise ValueError(f"position {index} is read, but the array holds {len(x or ())} tensors")
     return x[index]
+
+
+def _traced_position(i, array: Any) -> Any:
+    if not isinstance(i, Tracer):
+        return _position(i)
+    position = i.reshape(())
+    if isinstance(array, Stacked):
+        require(position < array.places, f"the array has room for {array.places} tensors only")
+    return position
 
 
 def _position(i) -> int:

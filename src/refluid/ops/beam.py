@@ -1,20 +1,22 @@
 """Beam search: the best continuations of the best sentences so far, and the sentences read back in the end.
 
-How many sentences are alive is known only when it is done, so both run on the host.
+A search may choose fewer sentences than there is room for; how many, the offsets of its results tell.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from refluid.ops.infer import Described, ShapeDtype
-from refluid.ops.nested import visible_offsets, without_padding
+from refluid.ops.nested import is_known, visible_offsets, without_padding
 from refluid.ops.registry import op
-from refluid.ops.sequence_rows import require_sequences
+from refluid.ops.sequence_rows import offsets_of, require_sequences
 from refluid.ops.steps import as_list
-from refluid.ops.values import Ragged, plain
+from refluid.ops.values import Ragged, last_at_most, plain
 
 
 def _infer_selected(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -31,7 +33,6 @@ def _infer_selected(inputs: Described, attrs: dict[str, Any]) -> Described:
     inputs="pre_ids pre_scores ids? scores",
     outputs="selected_ids selected_scores parent_idx",
     grad=None,
-    host=True,
     lod="aware",
     infer=_infer_selected,
 )
@@ -39,73 +40,72 @@ def beam_search(pre_ids, pre_scores, ids, scores, *, level=0, beam_size, end_id,
     """For each source the ``beam_size`` best continuations of its sentences, with the sentences they continue.
 
     A sentence that has ended goes on as itself, with its score. A source all of whose chosen sentences had ended before
-    is left out. Of equal scores the later sentence wins, and within a sentence the first candidate.
+    is left out.
     """
-    scores = without_padding(require_sequences(scores, "scores"))
+    scores = require_sequences(scores, "scores")
     sources = _row_offsets(scores, level)
-    last_ids, last_scores = (np.asarray(plain(without_padding(x))).reshape(-1) for x in (pre_ids, pre_scores))
-    values = np.asarray(scores.data)
-    if values.ndim != 2 or len(values) != len(last_ids):
-        raise ValueError(f"scores has shape {list(values.shape)}, but there are {len(last_ids)} sentences")
-    if not is_accumulated:
-        values = last_scores[:, None] + np.log(values)
-    if ids is None:
-        candidates = np.broadcast_to(np.arange(values.shape[1], dtype=last_ids.dtype), values.shape)
-    else:
-        candidates = np.asarray(plain(without_padding(ids)))
-    ended = last_ids == end_id
-    first = np.arange(values.shape[1]) == 0
-    candidates = np.where(ended[:, None], end_id, candidates)
-    values = np.where(ended[:, None], np.where(first, last_scores[:, None], -np.inf), values).astype(scores.dtype)
-    allowed = ~ended[:, None] | first
+    words, points = plain(pre_ids).reshape(-1), plain(pre_scores).reshape(-1)
+    count, width = scores.shape
+    if count != len(words):
+        raise ValueError(f"scores has shape {list(scores.shape)}, but there are {len(words)} sentences")
+    values = scores.data if is_accumulated else points[:, None] + jnp.log(scores.data)
+    columns = jnp.arange(width, dtype=words.dtype)
+    candidates = jnp.broadcast_to(columns, values.shape) if ids is None else plain(ids)
+    ended = words == end_id
+    allowed = jnp.where(ended[:, None], columns == 0, True) & scores.real()[:, None]
+    candidates = jnp.where(ended[:, None], end_id, candidates)
+    values = jnp.where(ended[:, None], points[:, None], values)
 
-    chosen = [_best(values, allowed, start, end, beam_size) for start, end in zip(sources, sources[1:], strict=False)]
-    kept = [c for c in chosen if not (ended[c[:, 0]] & (candidates[c[:, 0], c[:, 1]] == end_id)).all()]
-    pairs = np.concatenate([*kept, np.zeros((0, 2), np.int64)])
-    parents, columns = pairs[:, 0], pairs[:, 1]
-    counts = np.bincount(parents, minlength=len(last_ids))
-    offsets = (sources.astype(np.int32), np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    longest = max(int(counts.max(initial=0)), 1)
-    selected = [x[parents, columns].reshape(-1, 1) for x in (candidates.astype(last_ids.dtype), values)]
-    return *(Ragged(x, offsets, longest) for x in selected), parents.astype(np.int32)
+    rows, picked, real = _best(values, allowed, sources, beam_size)  # [sources, beam_size] each
+    goes_on = (real & ~(ended[rows] & (candidates[rows, picked] == end_id))).any(1, keepdims=True)
+    order = jnp.argsort(jnp.where(real & goes_on, rows, count).reshape(-1), stable=True)
+    rows, picked, real = (x.reshape(-1)[order] for x in (rows, picked, real & goes_on))
+    chosen = jnp.zeros(count, jnp.int32).at[jnp.where(real, rows, count)].add(1, mode="drop")
+    offsets = (*scores.offsets[: scores.hidden], sources, offsets_of(chosen))
+    selected = (x[rows, picked].reshape(-1, 1) for x in (candidates.astype(words.dtype), values))
+    results = [Ragged(x, offsets, beam_size, scores.hidden) for x in selected]
+    results.append(results[0].as_rows(rows.astype(jnp.int32)))
+    return results if not is_known(*offsets) else [without_padding(each) for each in results]
 
 
-def _row_offsets(x: Ragged, level: int) -> np.ndarray:
+def _row_offsets(x: Ragged, level: int) -> Any:
     """The offsets of a level, counted in rows."""
-    levels = [np.asarray(offsets) for offsets in visible_offsets(x)]
+    levels = visible_offsets(x)
     if not 0 <= level < len(levels):
         raise ValueError(f"level {level} is not one of the {len(levels)} levels of scores")
-    offsets = levels[level]
+    offsets = jnp.asarray(levels[level])
     for inner in levels[level + 1 :]:
         offsets = inner[offsets]
     return offsets
 
 
-def _best(values: np.ndarray, allowed: np.ndarray, start: int, end: int, count: int) -> np.ndarray:
-    """Rows and columns of the largest values in some rows, by row and, within a row, largest first.
+def _best(values: Any, allowed: Any, sources: Any, count: int) -> tuple[Any, Any, Any]:
+    """Rows and columns of the ``count`` largest values of each source, largest first, and whether there are as many.
 
-    Among equals Fluid's order is that of a list of ``count`` places in which each candidate in turn moves up behind those
-    that are not smaller, and pushes out the last one unless it is smaller than that itself.
+    Among equals, later rows come first, and within a row earlier columns. Fluid goes through the candidates in order
+    and lets one that equals the last of a full list take its place: so the last of those that are chosen is another one
+    if, after all the better ones, there came more that are equal to it.
     """
-    rows, columns = np.nonzero(allowed[start:end])
-    rows = rows + start
+    height, width = values.shape
+    owner = jnp.clip(last_at_most(sources, jnp.arange(height)), 0, sources.shape[0] - 2)
+    places = jnp.arange(height)[:, None] * -width + jnp.arange(width)  # the larger the row the smaller
+    keys = [jnp.where(allowed, owner[:, None], sources.shape[0]), -values, places]
+    ordered = lax.sort([key.reshape(-1) for key in keys], num_keys=3)[2]
+    there = jnp.zeros(sources.shape[0] - 1, jnp.int32).at[owner].add(allowed.sum(1, dtype=jnp.int32))
+    place = offsets_of(there)[:-1, None] + jnp.arange(count)
+    real = jnp.arange(count) < there[:, None]
+    found = ordered[jnp.minimum(place, ordered.shape[0] - 1)]
+    rows = (width - 1 - found) // width
+    columns = found + rows * width
+
+    last, better = rows[:, -1], rows[:, :-1]
     points = values[rows, columns]
-    if len(points) > count:  # the others cannot stay
-        rows, columns = (x[points >= np.partition(points, -count)[-count]] for x in (rows, columns))
-    best: list[tuple[Any, int, int]] = []
-    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        point = values[row, column]
-        if len(best) == count:
-            if (point, row) < best[-1][:2]:
-                continue
-            best.pop()
-        place = len(best)
-        while place and best[place - 1][:2] < (point, row):
-            place -= 1
-        best.insert(place, (point, row, column))
-    return np.array([(row, column) for _, row, column in sorted(best, key=lambda each: each[1])], np.int64).reshape(
-        -1, 2
-    )
+    equal = allowed[last] & (values[last] == points[:, -1:])
+    latest = jnp.where(equal, jnp.arange(width), -1).max(1)
+    above = jnp.where((better == last[:, None]) & (points[:, :-1] > points[:, -1:]), columns[:, :-1], -1)
+    comes_last = (better <= last[:, None]).all(1) & (above < latest[:, None]).all(1)
+    replaced = jnp.where(comes_last, jnp.maximum(latest, columns[:, -1]), columns[:, -1])
+    return jnp.where(real, rows, 0), jnp.where(real, columns.at[:, -1].set(replaced), 0), real
 
 
 def _infer_sentences(inputs: Described, attrs: dict[str, Any]) -> Described:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
+from refluid.ops.array_loop import array_loop, run_array_loop
 from refluid.ops.folding import compiles
 from refluid.ops.infer import ShapeDtype, infer_outputs
 from refluid.ops.loop_form import loop_form
@@ -98,7 +99,7 @@ def _branch(mask, count: int):
 def _loops_on_host(operator: Any) -> bool:
     """Whether a loop is too free to be compiled: lax.while_loop cannot be differentiated and keeps shapes."""
     block = operator.attrs["sub_block"]
-    if loop_form(operator) is not None:
+    if loop_form(operator) is not None or array_loop(operator) is not None:
         return False
     carried = {*operator.input("X"), *operator.input("Condition")}
     differentiated = any(
@@ -143,6 +144,9 @@ def while_(x, condition, *, run_block, sub_block, is_test=False):
         left = {**run_steps(run_block, form, env), test: jnp.zeros_like(plain(condition))}
         return _select(left, names), None
     env[test] = condition
+    loop = None if run_block.on_host else array_loop(run_block.op)
+    if loop is not None:
+        return run_array_loop(run_block, loop, sub_block, env, names, test), None
     if isinstance(condition, Tracer) and not run_block.on_host:
         return _compiled_loop(run_block, sub_block, env, names, test), None
     env = {name: _exact(value) for name, value in env.items()}

@@ -214,9 +214,11 @@ def size(x):
     return jnp.asarray(np.asarray([np.prod(x.shape, dtype=np.int64)]))
 
 
-@op("is_empty", inputs="X", outputs="Out", constant=True, grad=None, lod=None)
+@op("is_empty", inputs="X", outputs="Out", grad=None, lod="aware")
 def is_empty(x):
     """Whether x has no element."""
+    if isinstance(x, Ragged) and 0 not in x.shape:
+        return (x.rows == 0).reshape(1)
     return jnp.asarray(np.asarray([0 in x.shape]))
 
 

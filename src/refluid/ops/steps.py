@@ -18,6 +18,7 @@ from jax import lax
 
 from refluid.ops.nested import first_items, is_known, item_count, item_range, joined, level_view, pick_items
 from refluid.ops.recurrence import BatchOrder
+from refluid.ops.stacked import Stacked
 from refluid.ops.values import Ragged
 
 
@@ -119,9 +120,9 @@ def running(starts: Any, step: Any) -> Any:
 
 def length_of(array: Any) -> Any:
     """How many tensors an array holds, which may have none yet."""
-    return array.count if isinstance(array, Steps) else len(array or ())
+    return array.count if isinstance(array, Steps | Stacked) else len(array or ())
 
 
 def as_list(array: Any) -> list[Any]:
     """An array as a list of its own, where it is known how many tensors it holds."""
-    return array.to_list() if isinstance(array, Steps) else list(array or ())
+    return array.to_list() if isinstance(array, Steps | Stacked) else list(array or ())

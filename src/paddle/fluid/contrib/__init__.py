@@ -1,6 +1,7 @@
 """Tools around programs."""
 
-from paddle.fluid.contrib import inferencer, memory_usage_calc, op_frequence, reader, trainer, utils
+from paddle.fluid.contrib import decoder, inferencer, memory_usage_calc, op_frequence, reader, trainer, utils
+from paddle.fluid.contrib.decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
 from paddle.fluid.contrib.inferencer import Inferencer
 from paddle.fluid.contrib.memory_usage_calc import memory_usage
 from paddle.fluid.contrib.op_frequence import op_freq_statistic
@@ -16,6 +17,7 @@ from paddle.fluid.contrib.trainer import (
 from paddle.fluid.contrib.utils import HDFSClient, multi_download, multi_upload
 
 __all__ = [
+    "BeamSearchDecoder",
     "BeginEpochEvent",
     "BeginStepEvent",
     "CheckpointConfig",
@@ -23,7 +25,11 @@ __all__ = [
     "EndStepEvent",
     "HDFSClient",
     "Inferencer",
+    "InitState",
+    "StateCell",
     "Trainer",
+    "TrainingDecoder",
+    "decoder",
     "distributed_batch_reader",
     "inferencer",
     "memory_usage",
