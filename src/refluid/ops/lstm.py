@@ -115,7 +115,7 @@ def _lstm_step(dot, peepholes, state, *, gate, act, candidate, cell_clip=0.0):
 
 
 def _tanh_then_sigmoids(rows):
-    """tanh of the first quarter of columns, sigmoid of the others, in one pass: sigmoid(x) = tanh(x / 2) / 2 + 1 / 2."""
+    """tanh of the first quarter of columns, sigmoid of the others: sigmoid(x) = (tanh(x / 2) + 1) / 2, in one pass."""
     is_gate = jnp.arange(rows.shape[1]) >= rows.shape[1] // 4
     scale, shift = jnp.where(is_gate, 0.5, 1).astype(rows.dtype), jnp.where(is_gate, 0.5, 0).astype(rows.dtype)
     return jnp.tanh(rows * scale) * scale + shift
