@@ -101,6 +101,8 @@ def lstmp(
 def _lstm_step(dot, peepholes, state, *, gate, act, candidate, cell_clip=0.0):
     hidden, cell = state
     rows = dot(0, hidden)
+    if not peepholes and (gate, candidate) == (ACTIVATIONS["sigmoid"], ACTIVATIONS["tanh"]):
+        rows, gate, candidate = _tanh_then_sigmoids(rows), ACTIVATIONS["identity"], ACTIVATIONS["identity"]
     new, in_gate, forget, out = jnp.split(rows, 4, axis=1)
     if peepholes:
         in_gate, forget = in_gate + peepholes[0] * cell, forget + peepholes[1] * cell
@@ -110,6 +112,13 @@ def _lstm_step(dot, peepholes, state, *, gate, act, candidate, cell_clip=0.0):
     if peepholes:
         out = out + peepholes[2] * cell
     return gate(out) * act(cell), cell
+
+
+def _tanh_then_sigmoids(rows):
+    """tanh of the first quarter of columns, sigmoid of the others: sigmoid(x) = (tanh(x / 2) + 1) / 2, in one pass."""
+    is_gate = jnp.arange(rows.shape[1]) >= rows.shape[1] // 4
+    scale, shift = jnp.where(is_gate, 0.5, 1).astype(rows.dtype), jnp.where(is_gate, 0.5, 0).astype(rows.dtype)
+    return jnp.tanh(rows * scale) * scale + shift
 
 
 def _lstmp_step(dot, peepholes, state, *, project, proj_clip, **options):

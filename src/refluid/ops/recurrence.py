@@ -166,6 +166,7 @@ def _run(step, order, inputs, weights, shared, initial, *, save):
     lanes = initial[0].shape[0]
     initial = tuple(x[order.lanes] for x in initial)
     states = tuple(jnp.concatenate([x, jnp.zeros((room, *x.shape[1:]), x.dtype)]) for x in initial)
+    # Not the buffers of the inputs: a loop that reads and writes one of them copies it in every turn.
     products = tuple(jnp.zeros((room, w.shape[1]), w.dtype) for w in weights) if save else ()
     time = jnp.zeros((), order.starts.dtype)
     state = initial
@@ -189,9 +190,7 @@ def _run(step, order, inputs, weights, shared, initial, *, save):
                 lax.dynamic_update_slice_in_dim(all_, x, start + lanes, 0)
                 for all_, x in zip(states, state, strict=True)
             )
-            products = tuple(
-                lax.dynamic_update_slice_in_dim(all_, made[i], start, 0) for i, all_ in enumerate(products)
-            )
+            products = _write(products, [made[i] for i in range(len(products))], start)
             return time + 1, state, states, products
 
         state = tuple(x[:width] for x in state)

