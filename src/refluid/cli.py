@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+
+from refluid import __version__
 
 _MODELS, _JOBS = "refluid.inference.commands", "refluid.runtime.commands"
 _COMMANDS = {
@@ -29,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments[1:])
     try:
         return run(chosen)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except _ERRORS as error:
         print(f"refluid {name}: {error}", file=sys.stderr)
         return 2
@@ -37,9 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _named(arguments: Sequence[str]) -> str:
     """The command in a line that does not begin with one: mostly a call for help, which ends here."""
     parser = argparse.ArgumentParser("refluid", description="Saved Fluid models, and distributed jobs.")
+    parser.add_argument("--version", action="version", version=f"refluid {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (_, text) in _COMMANDS.items():
         commands.add_parser(name, help=text)
+    if not arguments:
+        parser.print_help(sys.stderr)
+        parser.exit(2)
     return parser.parse_args(arguments).command
 
 

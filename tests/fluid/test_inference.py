@@ -92,6 +92,14 @@ def test_models_come_from_folders_files_and_memory(tmp_path):
     assert memory.model_from_memory() and files.prog_file() == str(program) and files.model_dir() == ""
 
 
+def test_a_predictor_saves_its_model(tmp_path):
+    (expected,) = save(tmp_path / "model", "dense")
+    make(tmp_path / "model").SaveOptimModel(str(tmp_path / "again"))
+    config = core.AnalysisConfig(str(tmp_path / "again" / "model"), str(tmp_path / "again" / "params"))
+    (found,) = core.create_paddle_predictor(config).run(tensors("dense"))
+    np.testing.assert_allclose(found.as_ndarray(), expected, rtol=1e-6)
+
+
 def test_a_predictor_tells_about_its_model(tmp_path):
     save(tmp_path, "recommender")
     predictor = make(tmp_path)
@@ -109,6 +117,16 @@ def test_a_configuration_keeps_what_it_is_told(tmp_path):
     config.enable_tensorrt_engine(workspace_size=1 << 20, precision_mode=core.AnalysisConfig.Precision.Float32)
     config.set_cpu_math_library_num_threads(3)
     assert not config.ir_optim() and config.glog_info_disabled() and config.cpu_math_library_num_threads() == 3
+    passes = config.pass_builder()
+    for name in ("first", "second", "third"):
+        passes.append_pass(name)
+    passes.insert_pass(1, "between")
+    config.delete_pass("second")
+    passes.delete_pass(0)
+    assert config.pass_builder().all_passes() == ["between", "third"] and "between" in passes.debug_string()
+    with pytest.raises(NotImplementedError, match="int8"):
+        config.enable_quantizer()
+    assert core.paddle_dtype_size(core.PaddleDType.INT64) == 8
     config.enable_use_gpu(200, 1)
     assert config.use_gpu() and config.gpu_device_id() == 1 and config.memory_pool_init_size_mb() == 200
 

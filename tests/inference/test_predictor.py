@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import paddle.fluid as fluid
 import refluid
 from refluid import compilation
 from refluid.errors import FeedError
@@ -155,3 +156,38 @@ def test_fixed_shapes_and_sequences_in_exports(tmp_path):
     with pytest.raises(ValueError, match="feed words holds sequences"):
         refluid.export(tmp_path / "text", tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_sequences_of_any_lengths_that_fit_run_in_an_export(tmp_path):
+    expected = save(tmp_path / "text", "text")
+    refluid.export(tmp_path / "text", tmp_path / "out", sequences={"words": (3, 10, 4)})
+    model = refluid.load(tmp_path / "out")
+    assert_same(model(**feed_of("text")), expected, 1e-6)
+    other = fluid.create_lod_tensor(np.arange(10).reshape(10, 1), [[4, 4, 2]], fluid.CPUPlace())
+    assert_same(model(other), refluid.load(tmp_path / "text")(other), 1e-6)
+    for lengths in ([4, 4, 3], [5, 1, 1], [2, 2]):
+        wrong = fluid.create_lod_tensor(np.zeros([sum(lengths), 1], "int64"), [lengths], fluid.CPUPlace())
+        with pytest.raises(FeedError, match="exported for up to 3 sequences of 10 rows in all and 4 in the longest"):
+            model(wrong)
+    with pytest.raises(FeedError, match="it holds sequences"):
+        model(np.zeros([3, 1], "int64"))
+
+
+def test_sequences_come_out_of_an_export(tmp_path):
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=2)
+    extra = fluid.layers.data("extra", [2])
+    embedded = fluid.layers.embedding(words, [9, 2])
+    sentences = fluid.layers.sequence_pool(embedded, "sum")
+    out = fluid.layers.fc(fluid.layers.concat([fluid.layers.sequence_pool(sentences, "sum"), extra], axis=1), 1)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(tmp_path / "m"), ["words", "extra"], [sentences, embedded, out], exe)
+    feed = {
+        "words": fluid.create_lod_tensor(np.arange(6).reshape(6, 1), [[2, 1], [1, 3, 2]], fluid.CPUPlace()),
+        "extra": np.ones([2, 2], "float32"),
+    }
+    refluid.export(tmp_path / "m", tmp_path / "out", sequences={"words": (2, 8, 4)})
+    got, expected = (refluid.load(tmp_path / name).run(feed) for name in ("out", "m"))
+    assert [t.lod() for t in got[:2]] == [t.lod() for t in expected[:2]] == [[[0, 2, 3]], [[0, 2, 3], [0, 1, 4, 6]]]
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(np.array(mine), np.array(theirs), rtol=1e-6)

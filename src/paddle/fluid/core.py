@@ -6,13 +6,16 @@ from paddle.fluid.inference import (
     AnalysisConfig,
     AnalysisPredictor,
     NativeConfig,
+    NativePaddlePredictor,
     PaddleBuf,
     PaddleDType,
+    PaddlePassBuilder,
     PaddlePlace,
     PaddlePredictor,
     PaddleTensor,
     ZeroCopyTensor,
     create_paddle_predictor,
+    paddle_dtype_size,
 )
 from refluid.errors import EnforceNotMet, EOFException
 from refluid.ir.vartype import VarType
@@ -33,8 +36,10 @@ __all__ = [
     "LoDTensor",
     "LoDTensorArray",
     "NativeConfig",
+    "NativePaddlePredictor",
     "PaddleBuf",
     "PaddleDType",
+    "PaddlePassBuilder",
     "PaddlePlace",
     "PaddlePredictor",
     "PaddleTensor",
@@ -48,6 +53,7 @@ __all__ = [
     "is_compiled_with_cuda",
     "is_float16_supported",
     "op_support_gpu",
+    "paddle_dtype_size",
 ]
 
 _Scope = Scope

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from paddle.fluid.inference_config import AnalysisConfig, NativeConfig
+from paddle.fluid.inference_config import AnalysisConfig, NativeConfig, PaddlePassBuilder
 from refluid.errors import FeedError
-from refluid.files.inference_models import load_inference
+from refluid.files.inference_models import load_inference, save_inference
 from refluid.files.storage import at
 from refluid.inference.models import InferenceModel, open_model
 from refluid.inference.predictor import Predictor
@@ -23,13 +23,16 @@ __all__ = [
     "AnalysisConfig",
     "AnalysisPredictor",
     "NativeConfig",
+    "NativePaddlePredictor",
     "PaddleBuf",
     "PaddleDType",
+    "PaddlePassBuilder",
     "PaddlePlace",
     "PaddlePredictor",
     "PaddleTensor",
     "ZeroCopyTensor",
     "create_paddle_predictor",
+    "paddle_dtype_size",
 ]
 
 
@@ -219,9 +222,19 @@ class PaddlePredictor:
 class AnalysisPredictor(PaddlePredictor):
     """What an AnalysisConfig makes."""
 
+    def SaveOptimModel(self, dir: str) -> None:
+        """Writes the model into the files ``model`` and ``params`` of a folder."""
+        model = self._predictor.model
+        save_inference(model.scope, model.program, dir, "model", "params", parameters=True)
+
 
 class NativePaddlePredictor(PaddlePredictor):
     """What a NativeConfig makes."""
+
+
+def paddle_dtype_size(dtype: PaddleDType) -> int:
+    """The size of an element in bytes."""
+    return np.dtype(_DTYPES[dtype]).itemsize
 
 
 def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePredictor:

@@ -4,6 +4,7 @@ XLA compiles the whole model."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -33,6 +34,44 @@ class Precision(IntEnum):
     Half = 2
 
 
+class PaddlePassBuilder:
+    """A list of names of passes, which scripts edit; XLA has its own."""
+
+    def __init__(self, passes: Sequence[str] = ()):
+        self._passes, self._analysis = list(passes), []
+
+    def append_pass(self, pass_type: str) -> None:
+        self._passes.append(pass_type)
+
+    def insert_pass(self, idx: int, pass_type: str) -> None:
+        self._passes.insert(idx, pass_type)
+
+    def delete_pass(self, pass_type: int | str) -> None:
+        """Takes out a pass by its name or its position."""
+        if isinstance(pass_type, int):
+            del self._passes[pass_type]
+        else:
+            self._passes = [name for name in self._passes if name != pass_type]
+
+    def set_passes(self, passes: Sequence[str]) -> None:
+        self._passes = list(passes)
+
+    def all_passes(self) -> list[str]:
+        return list(self._passes)
+
+    def append_analysis_pass(self, pass_type: str) -> None:
+        self._analysis.append(pass_type)
+
+    def analysis_passes(self) -> list[str]:
+        return list(self._analysis)
+
+    def debug_string(self) -> str:
+        return "\n".join(["Passes to apply:", *(f"  - {name}" for name in self._passes)])
+
+    def turn_on_debug(self) -> None:
+        """There are no passes to be shown."""
+
+
 class AnalysisConfig:
     """Which model a predictor runs, and where.
 
@@ -49,6 +88,7 @@ class AnalysisConfig:
         self._use_gpu, self._device, self._memory = False, 0, 100
         self._set = {"ir_optim": True, "use_feed_fetch_ops": True, "specify_input_name": False, "glog_info": True}
         self._threads = 1
+        self._passes = PaddlePassBuilder()
         if model_dir:
             self.set_model(model_dir, params_file)
 
@@ -144,6 +184,17 @@ class AnalysisConfig:
         config.use_gpu, config.device = self._use_gpu, self._device
         return config
 
+    def pass_builder(self) -> PaddlePassBuilder:
+        """The passes that were asked for."""
+        return self._passes
+
+    def delete_pass(self, pass_name: str) -> None:
+        self._passes.delete_pass(pass_name)
+
+    def enable_quantizer(self) -> None:
+        """Refused, because numbers would differ."""
+        raise NotImplementedError("enable_quantizer: predictors compute with the numbers of the model, not with int8")
+
     def tensorrt_engine_enabled(self) -> bool:
         return False
 
@@ -156,7 +207,7 @@ class AnalysisConfig:
     def _ignored(self, *args: Any, **kwargs: Any) -> None:
         """Accepted: XLA makes its own kernels and plans its own memory."""
 
-    delete_pass = enable_lite_engine = enable_memory_optim = enable_mkldnn = enable_profile = _ignored
+    enable_lite_engine = enable_memory_optim = enable_mkldnn = enable_profile = _ignored
     enable_tensorrt_engine = set_mkldnn_cache_capacity = set_mkldnn_op = set_optim_cache_dir = _ignored
     set_trt_dynamic_shape_info = _ignored
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 import numpy as np
 
 from refluid.files.storage import at
+from refluid.files.writing import atomic_write
 from refluid.inference import consistency, inspection, stablehlo
 from refluid.inference.models import FORMS, MODEL, InferenceModel, open_model, save_model
+from refluid.inference.picture import picture
 from refluid.inference.samples import make_samples
 from refluid.ir import Program
+from refluid.tensors import LoDTensor
 
 
 def _add_inspect(command: argparse.ArgumentParser) -> None:
     _add_model(command)
     command.add_argument("--ops", action="store_true", help="list every operator in order")
+    command.add_argument("--picture", metavar="FILE.svg", help="draw the graph, for a browser")
     command.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz")
 
 
@@ -28,11 +33,22 @@ def _add_convert(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--shape", action="append", default=[], metavar="FEED=8,13", help="for stablehlo: a fixed shape of a feed"
     )
+    command.add_argument(
+        "--sequences",
+        action="append",
+        default=[],
+        metavar="FEED=8,256,64",
+        help="for stablehlo: how many sequences a feed holds, and rows at most in all and in the longest of them",
+    )
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:
     _add_model(command)
-    command.add_argument("--data", metavar="FILE", help="an .npz file with an array for each feed; by default random")
+    command.add_argument(
+        "--data",
+        metavar="FILE",
+        help="an .npz file with an array for each feed, and FEED.lengths for one of sequences; by default random",
+    )
     command.add_argument("--samples", type=int, default=8, help="how many random samples (default 8)")
     command.add_argument("--seed", type=int, default=0)
     command.add_argument(
@@ -57,6 +73,10 @@ def _open(chosen: argparse.Namespace) -> InferenceModel:
 
 
 def _inspect(chosen: argparse.Namespace) -> int:
+    if stablehlo.is_exported(chosen.folder):
+        print(f"model    {chosen.folder}, exported as StableHLO")
+        print(stablehlo.describe(chosen.folder))
+        return 0
     path = at(chosen.folder) / (chosen.model_filename or MODEL)
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {path}")
@@ -65,6 +85,10 @@ def _inspect(chosen: argparse.Namespace) -> int:
     print(inspection.describe(program))
     if chosen.ops:
         print(f"\n{inspection.list_operators(program)}")
+    if chosen.picture:
+        with atomic_write(chosen.picture) as stream:
+            stream.write(picture(program).encode())
+        print("\nwrote", chosen.picture)
     if chosen.dot:
         print("\nwrote", *inspection.draw(program, chosen.dot))
     return 0
@@ -74,19 +98,24 @@ def _convert(chosen: argparse.Namespace) -> int:
     model = _open(chosen)
     if chosen.to == "stablehlo":
         platforms = chosen.platforms.split(",") if chosen.platforms else None
-        stablehlo.export(model, chosen.out, platforms, dict(map(_shape, chosen.shape)))
+        shapes = dict(_numbers("shape", "8,13", text) for text in chosen.shape)
+        sequences = dict(_numbers("sequences", "8,256,64", text) for text in chosen.sequences)
+        stablehlo.export(model, chosen.out, platforms, shapes, sequences)
     else:
         save_model(model, chosen.out, chosen.to)
     print(f"wrote {chosen.out}: {', '.join(sorted(path.name for path in at(chosen.out).iterdir()))}")
     return 0
 
 
-def _shape(text: str) -> tuple[str, list[int]]:
-    name, _, dims = text.partition("=")
+def _numbers(option: str, example: str, text: str) -> tuple[str, list[int]]:
+    name, _, numbers = text.partition("=")
     try:
-        return name, [int(dim) for dim in dims.split(",")]
-    except ValueError as error:
-        raise ValueError(f"--shape is written FEED=8,13, not {text}") from error
+        found = [int(number) for number in numbers.split(",")]
+    except ValueError:
+        found = []
+    if not found or (option == "sequences" and len(found) != 3):
+        raise ValueError(f"--{option} is written FEED={example}, not {text}")
+    return name, found
 
 
 def _check(chosen: argparse.Namespace) -> int:
@@ -115,7 +144,18 @@ def _samples(model: InferenceModel, chosen: argparse.Namespace) -> dict[str, Any
         missing = [name for name in model.feeds if name not in arrays]
         if missing:
             raise ValueError(f"{chosen.data} has no array {', '.join(missing)}")
-        return {name: arrays[name] for name in model.feeds}
+        return {name: _fed(name, arrays) for name in model.feeds}
+
+
+def _fed(name: str, arrays: Any) -> Any:
+    """An array, or sequences if their lengths are beside it: FEED.lengths, or FEED.lengths.0 and so on by level."""
+    beside = re.compile(rf"{re.escape(name)}\.lengths(\.\d+)?")
+    levels = [arrays[key].tolist() for key in sorted(arrays) if beside.fullmatch(key)]
+    if not levels:
+        return arrays[name]
+    tensor = LoDTensor(arrays[name])
+    tensor.set_recursive_sequence_lengths(levels)
+    return tensor
 
 
 COMMANDS = {"inspect": (_add_inspect, _inspect), "convert": (_add_convert, _convert), "check": (_add_check, _check)}

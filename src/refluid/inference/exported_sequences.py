@@ -28,6 +28,9 @@ class Sizes:
     rows: int
     longest: int
 
+    def __str__(self) -> str:
+        return f"{self.sequences} sequences of {self.rows} rows in all and {self.longest} in the longest"
+
     @staticmethod
     def of(tensor: LoDTensor) -> Sizes:
         """The sizes of a batch."""
@@ -52,7 +55,7 @@ def packed(name: str, value: Any, sizes: Sizes, dtype: np.dtype) -> tuple[np.nda
         raise FeedError(name, "it holds sequences", "give it as a LoDTensor: fluid.create_lod_tensor(rows, lengths)")
     found = Sizes.of(value)
     if found.sequences != sizes.sequences or found.rows > sizes.rows or found.longest > sizes.longest:
-        raise FeedError(name, f"the model was exported for {sizes}, and this is {found}")
+        raise FeedError(name, f"the model was exported for up to {sizes}; these are {found}")
     rows = extended(np.asarray(value.value, dtype), sizes.rows, 0)
     first, *inner = [np.asarray(level, np.int32) for level in value.lod()]
     return rows, first, *(extended(level, sizes.rows + 1) for level in inner)

@@ -22,6 +22,7 @@ from refluid.errors import FeedError
 from refluid.files.storage import at
 from refluid.files.writing import write_together
 from refluid.inference.exported_sequences import Sizes, abstract, as_ragged, packed, unpacked
+from refluid.inference.inspection import table
 from refluid.inference.models import InferenceModel, arguments_by_name, open_model
 from refluid.ir import as_numpy
 from refluid.jax_function import to_jax
@@ -137,7 +138,8 @@ def _abstract_feeds(model: InferenceModel, shapes: Mapping[str, Sequence[int]], 
         if variable.lod_level and name not in sizes:
             raise ValueError(
                 f"feed {name} holds sequences, and their sizes must be known to export the model\n"
-                f"  hint        sequences={{{name!r}: (how many, rows in all, rows of the longest)}}"
+                f"  hint        sequences={{{name!r}: (8, 256, 64)}}, or --sequences {name}=8,256,64: "
+                "how many, rows at most in all, and in the longest"
             )
         if name in sizes:
             feeds.append(abstract(variable, sizes[name]))
@@ -165,6 +167,23 @@ def _symbol(feed: str, position: int) -> str:
 def is_exported(path: str | Path) -> bool:
     """Whether a folder holds an exported model."""
     return (at(path) / EXPORTED).is_file()
+
+
+def describe(path: str | Path) -> str:
+    """Feeds, fetches, platforms and parameters of an exported model."""
+    folder = at(path)
+    signature = json.loads((folder / SIGNATURE).read_text(encoding="utf-8"))
+    lines = []
+    for feed in signature["feeds"]:
+        sizes = f", up to {Sizes(**feed['sequences'])}" if "sequences" in feed else ""
+        lines.append(f"feed     {feed['name']}  {feed['dtype']}{feed['shape']}{sizes}")
+    lines += [f"fetch    {name}" for name in signature["fetches"]]
+    lines.append(f"runs on  {', '.join(signature['platforms'])}")
+    with (folder / PARAMETERS).open("rb") as stream, np.load(stream) as arrays:
+        found = [(name, arrays[name].dtype.name, arrays[name].shape, arrays[name].nbytes) for name in arrays.files]
+    rows = [(name, dtype, str(list(shape)), f"{size:,}") for name, dtype, shape, size in sorted(found)]
+    lines += ["", table(("parameter", "dtype", "shape", "bytes"), rows)]
+    return "\n".join(lines)
 
 
 class ExportedModel:
