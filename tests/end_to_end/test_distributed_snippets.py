@@ -1,6 +1,7 @@
 """The distributed snippets of Fluid's own guides, with real servers and trainers on loopback addresses."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -48,7 +49,12 @@ def test_fleet_prints_what_the_guide_says(logs):
 def test_the_quick_start_script_trains_under_a_launcher(tmp_path):
     launch = [sys.executable, "-m", "refluid.cli", "launch", "--servers", "2", "--trainers", "2"]
     done = subprocess.run(
-        [*launch, str(SNIPPETS / "dist_train.py")], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [*launch, str(SNIPPETS / "dist_train.py")],
+        cwd=tmp_path,
+        env={**os.environ, "REFLUID_SYNTHETIC_DATA": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     for trainer in (0, 1):
