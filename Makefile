@@ -11,7 +11,7 @@ WORKLOADS ?= fit_a_line mnist_mlp lenet
 .PHONY: demo test lint types format bench record-golden help
 
 help:
-	@echo "make demo           train a small model and look at the result"
+	@echo "make demo           train with 2 parameter servers and 2 trainers here, beside a local run"
 	@echo "make test           run all tests"
 	@echo "make lint           check style;  make format  mends what can be mended"
 	@echo "make types          check types"
@@ -25,10 +25,8 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-# Made-up digits by default, so that the demo needs no network; REFLUID_SYNTHETIC_DATA=0 takes the real ones.
-demo: export REFLUID_SYNTHETIC_DATA ?= 1
 demo: $(READY)
-	@$(BIN)/python examples/mnist_mlp.py
+	@$(BIN)/python examples/local_and_distributed.py
 
 test: $(READY)
 	@$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal

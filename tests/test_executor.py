@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import jax
@@ -329,3 +330,26 @@ def test_single_ops_run_on_scope_variables():
     scope.var("x").get_tensor().set(np.array([1.0, 2.0], "float32"), fluid.CPUPlace())
     Operator("scale", X="x", Out="y", scale=3.0).run(scope, fluid.CPUPlace())
     np.testing.assert_allclose(np.array(scope.find_var("y").get_tensor()), [3.0, 6.0])
+
+
+def test_a_fetched_number_is_an_array_and_a_number():
+    total = fluid.layers.reduce_sum(fluid.layers.data("x", [2]))
+    exe = fluid.Executor(fluid.CPUPlace())
+    feed = {"x": np.array([[1.5, 2.0]], "float32")}
+    for _ in range(2):  # the first run, and the short way of those after it
+        (value,) = exe.run(feed=feed, fetch_list=[total])
+        assert isinstance(value, np.ndarray) and value.shape == (1,) and value.dtype == np.float32
+        assert float(value) == 3.5 and int(value) == 3 and f"{float(value):.1f}" == "3.5"
+        assert "%f" % value == "3.500000" and "%d" % value == "3"  # noqa: UP031 - as scripts write it
+        assert (str(value), repr(value)) == ("[3.5]", "array([3.5], dtype=float32)")
+        assert type(value + 1) is np.ndarray and type(value[0]) is np.float32 and type(np.mean(value)) is np.float32
+        assert type(pickle.loads(pickle.dumps(value))) is np.ndarray
+        value += 1
+        np.testing.assert_array_equal(value, [4.5])
+
+
+def test_more_than_one_element_is_no_number():
+    exe = fluid.Executor(fluid.CPUPlace())
+    (value,) = exe.run(feed={"x": np.ones((2, 2), "float32")}, fetch_list=[fluid.layers.data("x", [2])])
+    with pytest.raises(TypeError):
+        float(value)

@@ -17,7 +17,7 @@ import numpy as np
 from refluid import compilation, flags, profiling
 from refluid.errors import FeedError, OpError, PaddingWarning, UninitializedError
 from refluid.feeding import check_feed, read_feed, signature, with_feed_hint
-from refluid.fetching import as_numpy, as_tensor, check_fetches, fetch_names
+from refluid.fetching import as_numpy, as_tensor, check_fetches, copied, fetch_names
 from refluid.ir.block import Block
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.vartype import VarType
@@ -84,7 +84,7 @@ class Executor:
                 step = self._hot.get(hot)
                 if step is not None and not profiling.active() and not flags.check_nan_inf:
                     with jax.enable_x64(True):
-                        return [np.asarray(value).copy() for value in step(values)]
+                        return [copied(value) for value in step(values)]
         return self._run(program, feed, fetch_list, scope, return_numpy, hot)
 
     def _run(

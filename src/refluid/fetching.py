@@ -55,14 +55,48 @@ def as_numpy(name: str, value: Any) -> Any:
         raise RuntimeError(f"fetch {name}: selected rows cannot become a NumPy array; pass return_numpy=False")
     if isinstance(value, Ragged):
         if not value.levels:
-            return np.asarray(value.data)[: int(value.rows)].copy()
+            return copied(np.asarray(value.data)[: int(value.rows)])
         raise RuntimeError(
             f"fetch {name}: it holds sequences, and a NumPy array would lose where they begin and end; "
             "pass return_numpy=False and take np.array(tensor) and tensor.lod()"
         )
     if isinstance(value, list | Steps | Stacked):
         return [as_numpy(name, each) for each in as_list(value)]
-    return np.asarray(value).copy()  # twice as fast as np.array(value)
+    return copied(value)
+
+
+class OneElement(np.ndarray):
+    """An array of one element that is a number, too: ``float(loss)`` and ``"%f" % loss``, as Fluid scripts write.
+
+    NumPy 2.4 takes only arrays without dims for numbers. Whatever is computed from it is a plain array again.
+    """
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if "out" in options:
+            options["out"] = tuple(_plain(each) for each in options["out"])
+        return getattr(ufunc, method)(*map(_plain, inputs), **options)
+
+    def __repr__(self) -> str:
+        return repr(_plain(self))
+
+    def __reduce__(self) -> Any:
+        return _plain(self).__reduce__()
+
+
+def _plain(value: Any) -> Any:
+    return value.view(np.ndarray) if isinstance(value, OneElement) else value
+
+
+def copied(value: Any) -> np.ndarray:
+    """A NumPy array of the user's own."""
+    array = np.asarray(value).copy()  # twice as fast as np.array(value)
+    return array.view(OneElement) if array.size == 1 and array.ndim else array
 
 
 def as_tensor(name: str, value: Any) -> Any:

@@ -1,0 +1,3 @@
+exe = fluid.Executor(fluid.CPUPlace())
+# training process ...
+exe.close() # notify PServer to destory the resource
