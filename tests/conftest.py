@@ -7,7 +7,7 @@ import os
 # Tests compile thousands of tiny programs: keep the user's cache out of it.
 os.environ.setdefault("REFLUID_CACHE_DIR", "")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# ... and compile them in the cheapest way, which takes a fifth of the time. `XLA_FLAGS= make test` compiles as for users.
+# ... and compile them in the cheapest way, in a fifth of the time. `XLA_FLAGS= make test` compiles as for users.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import pytest
