@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeVar
 
 QUANTILES = (0.5, 0.99)
 WINDOW = 1024
@@ -118,6 +119,7 @@ def _quantile(ordered: list[float], fraction: float) -> float:
 
 
 Metric = Counter | Gauge | Histogram
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 
 class Metrics:
@@ -163,7 +165,7 @@ class Metrics:
                     ]
         return "\n".join(lines) + "\n"
 
-    def _get(self, cls: type, name: str, help: str, labels: dict[str, object], *arguments: object):
+    def _get(self, cls: type[_Metric], name: str, help: str, labels: dict[str, object], *arguments: Any) -> _Metric:
         key = name, _labels(labels)
         with self._lock:
             kind, meaning = self._help.setdefault(name, (cls.kind, help))
@@ -171,9 +173,10 @@ class Metrics:
                 raise ValueError(f"metric {name} is a {kind}, not a {cls.kind}")
             if help and not meaning:
                 self._help[name] = kind, help
-            if key not in self._metrics:
-                self._metrics[key] = cls(*arguments)
-            return self._metrics[key]
+            found = self._metrics.get(key)
+            if not isinstance(found, cls):
+                found = self._metrics[key] = cls(*arguments)
+            return found
 
 
 def _labels(labels: dict[str, object]) -> Labels:

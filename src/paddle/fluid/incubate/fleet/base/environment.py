@@ -76,20 +76,18 @@ def _optional(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
-def _required(*names: str) -> str:
-    """The first of the variables that is set."""
-    for name in names:
-        if _optional(name):
-            return _optional(name)
-    older = f" (or the older {', '.join(names[1:])})" if len(names) > 1 else ""
-    raise ValueError(
-        f"the environment variable {names[0]}{older} is not set; a launcher such as `refluid launch` sets it"
-    )
+def _required(name: str, *older: str) -> str:
+    """The variable, or the first of its older names that is set."""
+    for each in (name, *older):
+        if _optional(each):
+            return _optional(each)
+    also = f" (or the older {', '.join(older)})" if older else ""
+    raise ValueError(f"the environment variable {name}{also} is not set; launchers such as `refluid launch` set it")
 
 
-def _number(*names: str) -> int:
-    text = _required(*names)
+def _number(name: str, *older: str) -> int:
+    text = _required(name, *older)
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{names[0]} is {text!r}; expected a number") from None
+        raise ValueError(f"{name} is {text!r}; expected a number") from None
