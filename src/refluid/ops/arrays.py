@@ -15,6 +15,7 @@ from jax.core import Tracer
 
 from refluid.ops.checks import require
 from refluid.ops.infer import Described, ShapeDtype
+from refluid.ops.nested import without_padding
 from refluid.ops.registry import op
 from refluid.ops.stacked import Outline, Stacked
 from refluid.ops.steps import Steps, as_list, length_of
@@ -98,3 +99,36 @@ def _is_list(operator: Any) -> bool:
 def lod_array_length(x):
     """How many tensors the array holds."""
     return jnp.asarray(length_of(x), jnp.int64).reshape(1)
+
+
+def _infer_joined(inputs: Described, attrs: dict[str, Any]) -> Described:
+    """How many tensors there are, and how large each is along the axis, is not known."""
+    x, axis = inputs["X"][0], attrs.get("axis", 0)
+    rank = len(x.shape) + bool(attrs.get("use_stack"))
+    shape = list(x.shape)
+    if attrs.get("use_stack"):
+        shape.insert(axis % rank, -1)
+    elif shape:
+        shape[axis % rank] = -1
+    return {"Out": [ShapeDtype(tuple(shape), x.dtype)]}
+
+
+def _joins_unknown(operator: Any) -> bool:
+    return not _is_list(operator)
+
+
+@op(
+    "tensor_array_to_tensor",
+    inputs="X",
+    outputs="Out OutIndex",
+    lod="aware",
+    infer=_infer_joined,
+    host=_joins_unknown,
+)
+def tensor_array_to_tensor(x, *, axis=0, use_stack=False):
+    """The tensors of an array joined along an axis, or stacked, and how large each of them is there."""
+    tensors = [plain(without_padding(each)) for each in as_list(x)]
+    if not tensors:
+        raise ValueError("the array holds no tensors")
+    sizes = jnp.asarray([each.shape[axis % each.ndim] for each in tensors], jnp.int32)
+    return (jnp.stack if use_stack else jnp.concatenate)(tensors, axis), sizes

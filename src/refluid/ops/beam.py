@@ -169,3 +169,16 @@ def _sentences(steps: list[tuple[np.ndarray, ...]], source: int, end_id: int) ->
 
 def _offsets(lengths: Any) -> np.ndarray:
     return np.concatenate([[0], np.cumsum([*lengths])]).astype(np.int32)
+
+
+@op("gather_tree", inputs="Ids Parents", outputs="Out", grad=None, lod=None)
+def gather_tree(ids, parents):
+    """[time, batch, beam] words of the sentences that end at each place of the last step."""
+    batch = jnp.arange(ids.shape[1])[:, None]
+
+    def step(places, now):
+        words, before = now
+        return before[batch, places].astype(places.dtype), words[batch, places]
+
+    places = jnp.broadcast_to(jnp.arange(ids.shape[2]), ids.shape[1:])
+    return lax.scan(step, places, (ids, parents), reverse=True)[1]

@@ -171,8 +171,8 @@ def _infer_mask(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 
 def _masks_to_longest(operator: Any) -> bool:
-    """Values decide the shape, unless an attribute does."""
-    return bool(operator.input("MaxLenTensor")) or operator.attrs.get("maxlen", -1) <= 0
+    """The lengths decide the shape, unless another input or an attribute does."""
+    return not operator.input("MaxLenTensor") and operator.attrs.get("maxlen", -1) <= 0
 
 
 @op(
@@ -182,6 +182,7 @@ def _masks_to_longest(operator: Any) -> bool:
     grad=None,
     lod=None,
     infer=_infer_mask,
+    static="MaxLenTensor",
     host=_masks_to_longest,
 )
 def sequence_mask(x, longest_tensor=None, *, maxlen=-1, out_dtype=3):

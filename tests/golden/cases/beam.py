@@ -8,7 +8,7 @@ CASES = []
 
 
 def one_step(name, sources, last, points, beam_size, candidates=3, accumulated=True, with_ids=True, coarse=False):
-    """A step of ``beam_search``: ``last`` and ``points`` are the last words and scores of sentences; 0 ends one."""
+    """A step of ``beam_search``; ``last`` and ``points`` are the last words and scores of sentences; 0 ends one."""
     count = sum(sources)
     lengths = [sources, [1] * count]
     scores = f32(count, candidates, low=0.1, high=1.0, salt=name)

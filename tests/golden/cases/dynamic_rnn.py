@@ -1,5 +1,7 @@
 """Sequences taken step by step: rank tables, arrays of steps, and DynamicRNN, on batches of all kinds."""
 
+import numpy as np
+
 from golden.case import LayerCase, Lod, f32, ints, layer_case
 
 CASES = []
@@ -288,3 +290,41 @@ def dynamic_rnn_in_a_dynamic_rnn(fluid, x):
         outer.update_memory(document, after)
         outer.output(after)
     return outer()
+
+
+# Sequences sorted by a mask, and arrays as one tensor.
+
+
+@layer_case(
+    CASES,
+    x=lod([2, 1, 4], 2),
+    y=nested([1, 2, 1], [2, 1, 3, 1], 2),
+    rows=f32(3, 2, salt=1),
+    mask=np.array([[True], [False], [True]]),
+    inner_mask=np.array([[False], [True], [True], [False]]),
+)
+def split_by_a_mask_and_merged(fluid, x, y, rows, mask, inner_mask):
+    parts, results = fluid.layers.control_flow, []
+    for value, chosen, level in ((x, mask, 0), (y, mask, 0), (rows, mask, 0), (y, inner_mask, 1)):
+        true, false = parts.split_lod_tensor(value, chosen, level=level)
+        results += [true, false, parts.merge_lod_tensor(true, false, value, chosen, level=level)]
+    return results
+
+
+def two_in_an_array(fluid, first, second):
+    layers = fluid.layers
+    array = layers.array_write(layers.tanh(first), layers.fill_constant([1], "int64", 0))
+    return layers.array_write(layers.square(second), layers.fill_constant([1], "int64", 1), array=array)
+
+
+@layer_case(CASES, grads=False, x=f32(2, 3), y=f32(2, 2, salt=1))  # of unlike tensors, real Fluid's gradients are wrong
+def array_of_unlike_tensors_as_one_tensor(fluid, x, y):
+    return fluid.layers.tensor_array_to_tensor(two_in_an_array(fluid, x, y))
+
+
+for _axis, _stack in ((1, False), (0, False), (1, True)):
+
+    def _as_one_tensor(fluid, x, axis=_axis, stack=_stack):
+        return fluid.layers.tensor_array_to_tensor(two_in_an_array(fluid, x, x), axis=axis, use_stack=stack)
+
+    CASES.append(LayerCase("array_as_one_tensor_%d_%s" % (_axis, _stack), _as_one_tensor, {"x": f32(2, 3)}))

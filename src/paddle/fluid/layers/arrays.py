@@ -6,7 +6,7 @@ from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
 from refluid.ir import Variable, VarType
 
-__all__ = ["array_length", "array_read", "array_write", "create_array"]
+__all__ = ["array_length", "array_read", "array_write", "create_array", "tensor_array_to_tensor"]
 
 
 def create_array(dtype) -> Variable:
@@ -46,6 +46,26 @@ def array_length(array) -> Variable:
     out = helper.create_variable_for_type_inference("int64", stop_gradient=True)
     helper.append_op(type="lod_array_length", inputs={"X": [array]}, outputs={"Out": [out]})
     return out
+
+
+def tensor_array_to_tensor(input, axis=1, name=None, use_stack=False) -> tuple[Variable, Variable]:
+    """The tensors of an array joined along ``axis``, and how large each of them is there.
+
+    Args:
+      use_stack: whether to stack them along a new dim instead.
+    """
+    check_type(input, "input", (list, Variable), "tensor_array_to_tensor")
+    _check_array(input, "tensor_array_to_tensor")
+    helper = LayerHelper("tensor_array_to_tensor", name=name)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    sizes = helper.create_variable_for_type_inference("int32")
+    helper.append_op(
+        type="tensor_array_to_tensor",
+        inputs={"X": [input]},
+        outputs={"Out": [out], "OutIndex": [sizes]},
+        attrs={"axis": axis, "use_stack": use_stack},
+    )
+    return out, sizes
 
 
 def _array(helper: LayerHelper, dtype) -> Variable:

@@ -57,8 +57,18 @@ def same_structure(first: Any, second: Any) -> bool:
 def map_structure(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     """Calls ``function`` on the variables at each place of equal nests; the result is such a nest."""
     if isinstance(first, dict):
-        return {key: map_structure(function, first[key], *(other[key] for other in others)) for key in first}
+        # In the order of the keys, as Fluid has it: it decides in which order variables are made.
+        return {key: map_structure(function, first[key], *(other[key] for other in others)) for key in sorted(first)}
     if isinstance(first, list | tuple):
         mapped = [map_structure(function, *each) for each in zip(first, *others, strict=True)]
-        return mapped if isinstance(first, list) else tuple(mapped)
+        if isinstance(first, list):
+            return mapped
+        return type(first)(*mapped) if hasattr(first, "_fields") else tuple(mapped)
     return function(first, *others)
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The variables of a nest, in order."""
+    found: list[Any] = []
+    map_structure(found.append, structure)
+    return found

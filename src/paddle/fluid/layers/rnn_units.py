@@ -1,0 +1,119 @@
+"""One step of a GRU and of an LSTM, made of plain layers, for the cells of `rnn` and for contrib."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from paddle.fluid import layers
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.param_attr import ParamAttr
+from refluid.ir import Variable, unique_name
+
+__all__: list[str] = []
+
+
+class _Unit:
+    """A step with parameters, which are made when it is used for the first time."""
+
+    kind: str
+
+    def __init__(self, name_scope: str, hidden_size: int, param_attr, bias_attr, gate_activation, activation, dtype):
+        self._helper = LayerHelper(self.kind, name=unique_name.generate(f"{name_scope}/{self.kind}"))
+        self._hidden_size = hidden_size
+        self._param_attr, self._bias_attr = param_attr, bias_attr
+        self._gate_activation = gate_activation or layers.sigmoid
+        self._activation = activation or layers.tanh
+        self._dtype = dtype
+        self._parameters: list[Any] = []
+
+    def _parameter(self, attr: Any, suffix: str, shape: list[int], *, is_bias: bool = False) -> Variable:
+        attr = copy.copy(ParamAttr._to_attr(attr))
+        if attr and attr.name is not None:
+            attr.name += suffix
+        return self._helper.create_parameter(attr=attr, shape=shape, dtype=self._dtype, is_bias=is_bias)
+
+
+class BasicGRUUnit(_Unit):
+    """One step of a GRU: ``unit(input, pre_hidden)`` gives the next hidden state.
+
+    Args:
+      name_scope: what the parameters are named after.
+      param_attr, bias_attr: of both weights and both biases; names get ``_gate`` and ``_candidate`` appended.
+    """
+
+    kind = "BasicGRUUnit"
+
+    def __init__(
+        self,
+        name_scope,
+        hidden_size,
+        param_attr=None,
+        bias_attr=None,
+        gate_activation=None,
+        activation=None,
+        dtype="float32",
+    ):
+        super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
+
+    def __call__(self, input, pre_hidden) -> Variable:
+        size = self._hidden_size
+        if not self._parameters:
+            height = input.shape[-1] + size
+            self._parameters = [
+                self._parameter(self._param_attr, "_gate", [height, 2 * size]),
+                self._parameter(self._param_attr, "_candidate", [height, size]),
+                self._parameter(self._bias_attr, "_gate", [2 * size], is_bias=True),
+                self._parameter(self._bias_attr, "_candidate", [size], is_bias=True),
+            ]
+        of_gates, of_candidate, gate_bias, candidate_bias = self._parameters
+        gates = _biased(layers.matmul(layers.concat([input, pre_hidden], 1), of_gates), gate_bias)
+        reset, update = layers.split(self._gate_activation(gates), num_or_sections=2, dim=1)
+        seen = layers.concat([input, reset * pre_hidden], 1)
+        candidate = self._activation(_biased(layers.matmul(seen, of_candidate), candidate_bias))
+        return update * pre_hidden + (1 - update) * candidate
+
+
+class BasicLSTMUnit(_Unit):
+    """One step of an LSTM: ``unit(input, pre_hidden, pre_cell)`` gives the next hidden state and cell.
+
+    Args:
+      name_scope: what the parameters are named after.
+      gate_activation, activation: of no effect, as in Fluid: always sigmoid and tanh.
+      forget_bias: is added to the forget gate.
+    """
+
+    kind = "BasicLSTMUnit"
+
+    def __init__(
+        self,
+        name_scope,
+        hidden_size,
+        param_attr=None,
+        bias_attr=None,
+        gate_activation=None,
+        activation=None,
+        forget_bias=1.0,
+        dtype="float32",
+    ):
+        super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
+        self._forget_bias = layers.fill_constant([1], dtype=dtype, value=forget_bias)
+        self._forget_bias.stop_gradient = False
+
+    def __call__(self, input, pre_hidden, pre_cell) -> tuple[Variable, Variable]:
+        size = self._hidden_size
+        if not self._parameters:
+            self._parameters = [
+                self._parameter(self._param_attr, "", [input.shape[-1] + size, 4 * size]),
+                self._parameter(self._bias_attr, "", [4 * size], is_bias=True),
+            ]
+        weight, bias = self._parameters
+        gates = _biased(layers.matmul(layers.concat([input, pre_hidden], 1), weight), bias)
+        i, j, f, o = layers.split(gates, num_or_sections=4, dim=-1)
+        kept = layers.elementwise_mul(pre_cell, layers.sigmoid(layers.elementwise_add(f, self._forget_bias)))
+        cell = layers.elementwise_add(kept, layers.elementwise_mul(layers.sigmoid(i), layers.tanh(j)))
+        return layers.tanh(cell) * layers.sigmoid(o), cell
+
+
+def _biased(x: Variable, bias: Variable | None) -> Variable:
+    return x if bias is None else layers.elementwise_add(x, bias)
