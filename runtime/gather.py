@@ -14,7 +14,7 @@ from refluid.lowering.plan import talks
 from refluid.runtime import session as sessions
 from refluid.runtime import wire
 from refluid.runtime.session import READ, Message, Session
-from refluid.runtime.wire import pb
+from refluid.runtime.wire import dense, pb
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor
 
@@ -73,6 +73,6 @@ def _whole(session: Session, wanted: Mapping[str, list[tuple[str, Slice]]]) -> d
         first: Any = parts[0][1]
         whole = np.empty(parts[0][0].whole_shape, first.dtype)
         for part, value in parts:
-            whole[part.start : part.end] = value
+            whole[part.start : part.end] = dense(value)
         found[name] = whole
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from refluid.runtime import wire
 from refluid.runtime.transport import Connection
-from refluid.runtime.wire import pb
+from refluid.runtime.wire import dense, pb
 
 _PATIENCE = 120.0  # seconds; the other servers are in the same round already, or about to be
 
@@ -42,12 +42,12 @@ class Peers:
             pb.ExchangeReply, self._connection.call("Sum", wire.encode(header, values), _PATIENCE)
         )
         totals = wire.tensors(reply.tensors, payload)
-        return [_dense(totals[name]) for name in names]
+        return [dense(totals[name]) for name in names]
 
     def answer(self, message: bytes) -> list[Any]:
         """Another server's part arrives, and it wants the total."""
         request, payload = wire.decode(pb.SumRequest, message)
-        values = [_dense(value) for value in wire.tensors(request.parts, payload).values()]
+        values = [dense(value) for value in wire.tensors(request.parts, payload).values()]
         totals = self._contribute(request.round, request.key, request.server, values, request.servers)
         tensors = [wire.describe(str(i), value) for i, value in enumerate(totals)]
         return wire.encode(pb.ExchangeReply(version=request.round, tensors=tensors), totals)
@@ -58,7 +58,8 @@ class Peers:
             parts = self._parts.setdefault(place, {})
             parts[server] = values
             if len(parts) == servers:
-                self._totals[place] = [sum(column) for column in zip(*(parts[s] for s in sorted(parts)), strict=True)]
+                columns = zip(*(parts[server] for server in sorted(parts)), strict=True)
+                self._totals[place] = [np.sum(column, axis=0) for column in columns]
                 self._forget_before(round - 1, key)
                 self._changed.notify_all()
             if not self._changed.wait_for(lambda: place in self._totals, _PATIENCE):
@@ -76,8 +77,3 @@ class Peers:
         """Hangs up."""
         if self._connection is not None:
             self._connection.close()
-
-
-def _dense(value: Any) -> np.ndarray:
-    assert isinstance(value, np.ndarray)
-    return value

@@ -22,7 +22,7 @@ from refluid.runtime.packing import join, messages, on_host, to_device
 from refluid.runtime.session import OFFER, ROWS, START, Message, current, session_of
 from refluid.runtime.traffic import Lookup, Traffic, job_of, read_traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
-from refluid.runtime.wire import pb
+from refluid.runtime.wire import dense, pb
 from refluid.scope import Scope
 
 
@@ -110,7 +110,7 @@ class Lookups(TrainerExchange):
             table = lookup.table
             rows = np.empty((len(ids), *table.shape[1:]), table.dtype)
             for part in table.slices:
-                rows[places[table.name, part.name]] = answers[part.endpoint][part.name]
+                rows[places[table.name, part.name]] = dense(answers[part.endpoint][part.name])
             if lookup.padding >= 0:
                 rows[ids == lookup.padding] = 0
             found.update(_outputs(lookup, values, rows))
@@ -131,7 +131,7 @@ def _ids_of(lookup: Lookup, env: Mapping[str, Any]) -> tuple[np.ndarray, list[An
             lookup.operator.type,
             f"id {bad[0]} is not in the table {lookup.table.name}, which has {height} rows",
             [f"Ids         {', '.join(lookup.ids)}"],
-            written_at=lookup.operator.written_at,
+            written_at=str(lookup.operator.written_at),
         )
     return ids, values
 

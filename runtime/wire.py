@@ -40,6 +40,12 @@ class Rows:
 Value = np.ndarray | Rows
 
 
+def dense(value: Value) -> np.ndarray:
+    """A value that must not be rows."""
+    assert isinstance(value, np.ndarray)
+    return value
+
+
 def describe(name: str, value: Value) -> Any:
     """The header of one tensor."""
     sparse = isinstance(value, Rows)
@@ -104,6 +110,6 @@ def _bytes_of(array: np.ndarray) -> Any:
         return b""
     array = np.ascontiguousarray(array)
     try:
-        return memoryview(array).cast("B")
+        return memoryview(array).cast("B")  # pyright: ignore[reportArgumentType]
     except (ValueError, TypeError, BufferError):  # types the buffer protocol has no letter for, such as bfloat16
         return array.view(np.uint8).reshape(-1).data

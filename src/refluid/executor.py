@@ -115,6 +115,11 @@ class Executor:
                 read = as_numpy if return_numpy else as_tensor
                 return [read(name, value) for name, value in zip(fetches, results, strict=True)]
 
+    @property
+    def compilations(self) -> int:
+        """How many times this executor compiled something: a program for new shapes, or a piece of one."""
+        return sum(step.compilations for step in self._steps.values())
+
     def close(self) -> None:
         """Releases compiled steps and tells other processes that this one is done; the executor cannot run any more."""
         for step in self._steps.values():

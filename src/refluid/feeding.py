@@ -26,10 +26,15 @@ def read_feed(
     if not isinstance(feed, Mapping):
         raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
     values = list(feed.values())
-    buckets.begin_feed()
+    tensors = {}
     for i, (name, value) in enumerate(feed.items()):
-        if value.__class__ is not np.ndarray:
-            values[i] = _feed_value(program.global_block(), name, value, buckets, exact)
+        if value.__class__ is LoDTensor and value._lod and value.value is not None:
+            tensors[name] = value
+        elif value.__class__ is not np.ndarray:
+            values[i] = _feed_value(program.global_block(), name, value)
+    if tensors:
+        padded = buckets.fit(tensors, exact)
+        values = [padded.get(name, value) for name, value in zip(feed, values, strict=True)]
     return tuple(feed), values
 
 
@@ -42,12 +47,12 @@ def _ragged_signature(value: Ragged) -> tuple[Any, ...]:
     return value.shape, value.dtype, tuple(offsets.shape for offsets in value.offsets), value.longest
 
 
-def _feed_value(block: Block, name: str, value: Any, buckets: Buckets, exact: bool) -> Any:
-    """Lists and scalars take the variable's dtype; tensors give their array, or their sequences."""
+def _feed_value(block: Block, name: str, value: Any) -> Any:
+    """Lists and scalars take the variable's dtype; tensors give their array."""
     if isinstance(value, LoDTensor):
         if value.value is None:
             raise FeedError(name, "the LoDTensor holds no value")
-        return buckets.ragged(name, value, exact) if value._lod else value.value
+        return value.value
     if isinstance(value, np.ndarray | jax.Array):
         return value
     variable = block.vars.get(name)

@@ -1,59 +1,134 @@
 """Sizes that sequences are padded to, so that batches of other lengths find a compiled step.
 
-A size that was used before is used again as long as it does not waste more than half; a new one leaves some room. So
-programs of variable-length batches settle to a handful of compilations.
+A fed tensor has a number of rows, a longest sequence and, with several LoD levels, numbers of inner sequences. Together
+with those of the other feeds they ask for a compiled step. Sizes that were used together before are used again as long
+as they do not waste too much; new ones leave some room. So programs of variable-length batches settle to a handful of
+compilations.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from refluid.ops.values import Ragged
 from refluid.tensors import LoDTensor
 
+Need = tuple[str, str]  # a feed, and what of it has a size: "rows", "longest" or "sequences" and a level
+
 _SMALLEST = 8
-_ROOM = 1.125  # a new bucket is at least this much larger than what asked for it
-_WASTE = 1.5  # a bucket serves sizes down to this fraction of it
+_ROOM = 1.125  # a new bucket for rows is at least this much larger than what asked for it
+_WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
+_KINDS = ("rows", "longest", "sequences")
 
 
 class Buckets:
-    """The sizes in use, by what they are sizes of."""
+    """The sizes in use; printed, they are a line for each set of sizes that a step was compiled for.
+
+    >>> executor.buckets.choose(rows=[1024, 2048], longest=[80])
+    >>> print(executor.buckets)
+    """
 
     def __init__(self):
-        self.sizes: dict[Any, list[int]] = {}
-        self._this_feed: dict[Any, int] = {}
+        self.in_use: dict[tuple[Need, ...], Counter[tuple[int, ...]]] = {}
+        self._chosen: dict[tuple[str | None, str], list[int]] = {}
 
-    def begin_feed(self) -> None:
-        """Starts another feed. Within one, equal needs get equal sizes: words and their labels go together."""
-        self._this_feed.clear()
+    def choose(
+        self,
+        feed: str | None = None,
+        *,
+        rows: Iterable[int] = (),
+        longest: Iterable[int] = (),
+        sequences: Iterable[int] = (),
+    ) -> None:
+        """Sets the sizes to pad to. A batch that is larger than all of them gets a size of its own.
 
-    def pick(self, name: str, kind: Any, need: int, room: float = _ROOM) -> int:
-        """The padded size for ``need``: one in use, or a new one."""
-        known = self.sizes.setdefault((name, kind), [])
-        size = self._this_feed.get((kind, need))
-        if size is None:
-            fitting = [size for size in known if need <= size <= max(_SMALLEST, need * _WASTE)]
-            size = min(fitting) if fitting else round_up(int(need * room))
-            self._this_feed[kind, need] = size
-        if size not in known:
-            known.append(size)
-        return size
+        Args:
+          feed: the variable they are for; by default every one that has no sizes of its own.
+          rows: numbers of rows of a batch, all sequences together.
+          longest: lengths of the longest sequence.
+          sequences: numbers of sequences in inner LoD levels.
+        """
+        for kind, sizes in zip(_KINDS, (rows, longest, sequences), strict=True):
+            found = sorted({int(size) for size in sizes})
+            if found and found[0] < 1:
+                raise ValueError(f"sizes of {kind} must be positive, not {found[0]}")
+            if found:
+                self._chosen[feed, kind] = found
+        self.in_use.clear()
 
-    def ragged(self, name: str, tensor: LoDTensor, exact: bool) -> Ragged:
-        """A fed sequence tensor as rules take it; ``exact`` leaves row and sequence counts as they are."""
-        lod = tensor._lod
-        data = np.asarray(tensor.value)
-        offsets = [np.asarray(level, np.int32) for level in lod]
-        longest = int(np.diff(offsets[-1]).max(initial=0))
+    def fit(self, tensors: Mapping[str, LoDTensor], exact: bool = False) -> dict[str, Ragged]:
+        """Fed sequence tensors as rules take them; ``exact`` leaves numbers of rows and sequences as they are."""
         if exact:
-            return Ragged(data, tuple(offsets), round_up(longest))
-        rows = self.pick(name, "rows", len(data))
-        for number in range(1, len(offsets)):
-            count = self.pick(name, ("sequences", number), len(offsets[number])) + 1
-            offsets[number] = extended(offsets[number], count)
-        return Ragged(extended(data, rows, 0), tuple(offsets), self.pick(name, "longest", longest, room=1.0))
+            return {name: _ragged(tensor, {"longest": round_up(_longest(tensor))}) for name, tensor in tensors.items()}
+        needs = {(name, kind): size for name, tensor in tensors.items() for kind, size in _needs(tensor).items()}
+        sizes = dict(zip(needs, self._sizes(needs), strict=True))
+        return {
+            name: _ragged(tensor, {kind: sizes[name, kind] for kind in _needs(tensor)})
+            for name, tensor in tensors.items()
+        }
+
+    def _sizes(self, needs: Mapping[Need, int]) -> tuple[int, ...]:
+        """Sizes for all needs of a feed: a set in use, or a new one."""
+        used = self.in_use.setdefault(tuple(needs), Counter())
+        fitting = [sizes for sizes in used if all(map(self._serves, needs, sizes, needs.values()))]
+        sizes = min(fitting, key=sum) if fitting else self._new_sizes(needs, used)
+        used[sizes] += 1
+        return sizes
+
+    def _new_sizes(self, needs: Mapping[Need, int], used: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """Within one feed, equal needs get equal sizes: words and their labels go together."""
+        found: dict[tuple[str, int], int] = {}
+        for place, (need, size) in enumerate(needs.items()):
+            known = [sizes[place] for sizes in used if self._serves(need, sizes[place], size)]
+            found.setdefault((need[1], size), min(known) if known else self._new_size(need, size))
+        return tuple(found[need[1], size] for need, size in needs.items())
+
+    def _new_size(self, need: Need, size: int) -> int:
+        kind = need[1].split()[0]
+        large_enough = [chosen for chosen in self._choice(need) if chosen >= size]
+        return large_enough[0] if large_enough else round_up(int(size * _ROOM) if kind == "rows" else size)
+
+    def _serves(self, need: Need, size: int, wanted: int) -> bool:
+        if any(wanted <= chosen < size for chosen in self._choice(need)):
+            return False  # the user chose a smaller one
+        limit = max(_SMALLEST, wanted * _WASTE[need[1].split()[0]])
+        return wanted <= size and (size <= limit or size in self._choice(need))
+
+    def _choice(self, need: Need) -> list[int]:
+        kind = need[1].split()[0]
+        return self._chosen.get((need[0], kind)) or self._chosen.get((None, kind), [])
+
+    def __str__(self) -> str:
+        lines = []
+        for needs, used in self.in_use.items():
+            for sizes, batches in used.items():
+                by_feed: dict[str, list[str]] = {}
+                for (name, kind), size in zip(needs, sizes, strict=True):
+                    by_feed.setdefault(name, []).append(f"{kind} {size}")
+                text = "; ".join(f"{name}: {', '.join(parts)}" for name, parts in by_feed.items())
+                lines.append(f"{text}   {batches} batch{'es' if batches > 1 else ''}")
+        return "\n".join(lines) or "no sequences were fed"
+
+
+def _needs(tensor: LoDTensor) -> dict[str, int]:
+    inner = {f"sequences {level}": len(offsets) - 1 for level, offsets in enumerate(tensor._lod) if level}
+    return {"rows": len(tensor), "longest": _longest(tensor), **inner}
+
+
+def _longest(tensor: LoDTensor) -> int:
+    return int(np.diff(tensor._lod[-1]).max(initial=0))
+
+
+def _ragged(tensor: LoDTensor, sizes: Mapping[str, int]) -> Ragged:
+    """The tensor padded to ``sizes``; rows and sequences without a size are not padded."""
+    data = np.asarray(tensor.value)
+    offsets = [np.asarray(level, np.int32) for level in tensor._lod]
+    for level in range(1, len(offsets)):
+        offsets[level] = extended(offsets[level], sizes.get(f"sequences {level}", 0) + 1)
+    return Ragged(extended(data, sizes.get("rows", 0), 0), tuple(offsets), sizes["longest"])
 
 
 def extended(array: np.ndarray, size: int, index: int = -1) -> np.ndarray:

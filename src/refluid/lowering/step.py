@@ -73,6 +73,7 @@ class CompiledPiece:
         self._guard: Guard | None = None
         self._in_step: tuple[int, ...] | None = None  # the checks that the step itself carries out; None for all
         self._call = self._jitted()
+        self.compilations = 0
 
     def _jitted(self) -> Any:
         if self._eager:
@@ -95,6 +96,7 @@ class CompiledPiece:
         if guard.numbers:
             self._in_step = tuple(number for number in range(count) if number not in guard.numbers)
             self._guard, self._call = guard, self._jitted()
+            self.compilations = 0  # what was traced will not be compiled
 
     @property
     def has_checks(self) -> bool:
@@ -122,6 +124,7 @@ class CompiledPiece:
     def _run(self, mutable: Sequence[Any], others: Sequence[Any], words: Any) -> tuple[list[Any], list[Any]]:
         env = dict(zip((*self.mutable, *self.others), (*mutable, *others), strict=True))
         self.checks.begin(self.piece.schedule.ops)
+        self.compilations += not self._eager  # compiled pieces come here only to be traced
         run(self.piece.schedule, env, self._context(words))
         written = [env.get(name) for name in self.writes]
         flags = self.checks.flags()
@@ -181,6 +184,11 @@ class Step:
             return bind_exchange(piece, self.scope, self.place)
         platform = self.place.device().platform
         return CompiledPiece(piece, self.persists, feeds, bool(self.seed), platform, eager, self._padded)
+
+    @property
+    def compilations(self) -> int:
+        """How often pieces of it were compiled: more than once where shapes change between them."""
+        return sum(piece.compilations for piece in self.pieces if isinstance(piece, CompiledPiece))
 
     @property
     def compiles(self) -> bool:

@@ -126,8 +126,7 @@ class HDFSClient:
         if not path:
             raise ValueError("HDFSClient: hdfs_path must be a path")
         if "://" in path:
-            path = self._system._strip_protocol(path)
-            path = path.removeprefix(self._root)
+            path = str(self._system._strip_protocol(path)).removeprefix(self._root)
         return RemotePath(self._system, f"{self._root}/{path.strip('/')}")
 
     def _shown(self, path: str) -> str:

@@ -1,0 +1,79 @@
+"""Sizes that batches of sequences are padded to: few, not too large, and the user's own where there are any."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import paddle.fluid as fluid
+from refluid.lowering.buckets import Buckets, round_up, to_tensor
+
+
+def tensor(*levels, width=1):
+    rows = np.arange(sum(levels[-1]) * width, dtype="float32").reshape(-1, width)
+    return fluid.create_lod_tensor(rows, [list(level) for level in levels], fluid.CPUPlace())
+
+
+@given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), min_size=1, max_size=20))
+def test_padding_comes_off_again_and_wastes_at_most_half(batches):
+    buckets = Buckets()
+    for lengths in batches:
+        fed = tensor(lengths)
+        ragged = buckets.fit({"x": fed})["x"]
+        back = to_tensor(ragged)
+        assert back.lod() == fed.lod()
+        np.testing.assert_array_equal(np.array(back), np.array(fed))
+        assert ragged.longest >= max(lengths)
+        assert ragged.shape[0] <= max(8, round_up(int(sum(lengths) * 1.125)), 1.5 * sum(lengths))
+
+
+def test_sizes_are_used_again_together():
+    buckets = Buckets()
+    sizes = []
+    for lengths in ([40, 20], [60, 30], [38, 16], [55, 41], [33, 21], [58, 39], [29, 26]):
+        ragged = buckets.fit({"x": tensor(lengths)})["x"]
+        sizes.append((ragged.shape[0], ragged.longest))
+    assert sizes == [(80, 40), (112, 64), (80, 40), (112, 64), (80, 40), (112, 64), (80, 40)]
+
+
+def test_feeds_of_one_batch_with_equal_needs_get_equal_sizes():
+    buckets = Buckets()
+    buckets.fit({"words": tensor([30, 10])})
+    both = buckets.fit({"words": tensor([11, 9]), "labels": tensor([11, 9])})
+    assert both["words"].shape == both["labels"].shape
+    assert both["words"].longest == both["labels"].longest
+
+
+def test_inner_levels_are_padded_with_empty_sequences():
+    buckets = Buckets()
+    fed = tensor([2, 1], [3, 1, 4])
+    ragged = buckets.fit({"x": fed})["x"]
+    assert [offsets.shape[0] for offsets in ragged.offsets] == [3, 9]
+    assert to_tensor(ragged).recursive_sequence_lengths() == [[2, 1], [3, 1, 4]]
+    assert buckets.fit({"x": fed}, exact=True)["x"].offsets[1].shape == (4,)
+
+
+def test_a_user_chooses_the_sizes_for_all_feeds_or_for_one():
+    buckets = Buckets()
+    buckets.choose(rows=[100, 400], longest=[50])
+    buckets.choose("labels", rows=[70])
+
+    def sizes(lengths):
+        fitted = buckets.fit({"words": tensor(lengths), "labels": tensor([1, *lengths])})
+        return [(ragged.shape[0], ragged.longest) for ragged in fitted.values()]
+
+    assert sizes([20, 20]) == [(100, 50), (70, 50)]
+    assert sizes([50, 10]) == [(100, 50), (70, 50)]
+    assert sizes([30, 80]) == [(400, 80), (128, 80)]  # larger than what was chosen
+    with pytest.raises(ValueError, match="sizes of rows must be positive"):
+        buckets.choose(rows=[0])
+
+
+def test_printed_they_tell_how_many_batches_each_set_of_sizes_served():
+    buckets = Buckets()
+    assert str(buckets) == "no sequences were fed"
+    for lengths in ([40, 20], [35, 20], [60, 30]):
+        buckets.fit({"words": tensor(lengths)})
+    assert str(buckets) == "words: rows 80, longest 40   2 batches\nwords: rows 112, longest 64   1 batch"
