@@ -114,7 +114,7 @@ def run(schedule: Schedule, env: Environment, context: Context) -> None:
     shared = frozenset(schedule.forward_of.values())
     for op in schedule.ops:
         try:
-            with collecting(lambda check, ids, op=op: context.report and context.report(op, check, ids)):
+            with collecting(lambda check, values, op=op: context.report and context.report(op, check, values)):
                 if id(op) in schedule.folded:
                     with jax.ensure_compile_time_eval():
                         outputs = _evaluate(op, env, context, None, False)

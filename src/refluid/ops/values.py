@@ -157,13 +157,8 @@ class Ragged:
 
 def last_at_most(offsets: Any, places: Any) -> Any:
     """For each place, the number of the last offset that is not beyond it."""
-<<<<<<< HEAD
-    # Comparing with all of a few offsets is one pass; the binary search is a loop, slow to start and to compile.
-    # Unrolled it can be shared: XLA merges what several ops compute alike, but not loops.
-=======
     # Comparing with all of a few offsets is one pass; the binary search is a loop, slow to start and to compile. It is
     # unrolled: XLA merges what several ops compute alike, but not loops.
->>>>>>> seq
     method = "compare_all" if offsets.shape[0] <= 256 else "scan_unrolled"
     return jnp.searchsorted(offsets, places, side="right", method=method) - 1
 
