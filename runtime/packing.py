@@ -8,12 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.lowering.staging import aligned
 from refluid.ops.values import SelectedRows
 from refluid.runtime.session import Message
 from refluid.runtime.traffic import Sliced
 from refluid.runtime.wire import Rows, Value
-
-_ALIGNMENT = 64  # of arrays that JAX takes over without a copy
 
 
 def on_host(value: Any) -> Value:
@@ -61,18 +60,10 @@ def messages(pushes: Sequence[tuple[Sliced, Value]], pulls: Sequence[Sliced], su
 
 def join(variable: Sliced, answers: Mapping[str, Mapping[str, Value]]) -> np.ndarray:
     """A variable put together from the slices in the servers' answers; nobody else holds its memory."""
-    whole = aligned_empty(variable.shape, variable.dtype)
+    whole = aligned(variable.shape, variable.dtype)
     for part in variable.slices:
         whole[part.begin : part.end] = answers[part.endpoint][part.name]
     return whole
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array of any content whose memory JAX can take over."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def to_device(array: np.ndarray, device: Any) -> Any:

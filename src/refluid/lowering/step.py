@@ -22,6 +22,7 @@ from refluid.lowering.exchange import Exchange, bind_exchange
 from refluid.lowering.interpreter import Context, Schedule, run
 from refluid.lowering.layout import channels_last
 from refluid.lowering.plan import Piece, Where, make_plan
+from refluid.lowering.staging import Staging, unstaged
 from refluid.lowering.value_files import read_values, write_values
 from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
@@ -211,15 +212,17 @@ class Step:
         ]
         self._written = [(self.holders[n], i) for i, n in enumerate(piece.writes) if n in self.persists]
         self._fetched = [piece.writes.index(n) if n in piece.writes else None for n in self.fetches]
+        self._awaited = any(index is not None for index in self._fetched)
+        self._stage = Staging() if self.place.device().platform == "cpu" else unstaged
 
     def __call__(self, feeds: Sequence[Any]) -> list[Any]:
         """Runs the step and returns the fetched values, as JAX arrays or SelectedRows."""
         return self._run(feeds, self._random_words() if self._is_random else None)
 
     def _run_single(self, feeds: Sequence[Any], words: Any) -> list[Any]:
-        piece = self._piece
+        piece, stage = self._piece, self._stage
         state = [holder.value for holder in self._mutable]
-        others = [feeds[index] if holder is None else holder.value for index, holder in self._others]
+        others = [stage(index, feeds[index]) if holder is None else holder.value for index, holder in self._others]
         if not self._traced:
             piece.prepare(state, others, words)
             self._traced = True
@@ -229,8 +232,8 @@ class Step:
         for holder, index in self._written:
             holder.value = results[index]
         piece.check_flags(flags)
-        if not self._fetched and results:
-            # JAX runs behind the caller's back and may read the fed arrays in place: they are the caller's again now.
+        if not self._awaited and results:
+            # JAX may run behind the caller's back and read the fed arrays in place: they are the caller's again now.
             jax.block_until_ready(results[0])
         return [self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)]
 
