@@ -43,7 +43,8 @@ def test_every_snippet_is_played():
 
 def test_fleet_prints_what_the_guide_says(logs):
     costs = re.findall(r"Pass \d, cost = ([\d.]+), auc = [\d.]+, batch_auc = [\d.]+", logs["trainer0"])
-    assert len(costs) == 20 and float(costs[-1]) < float(costs[0])
+    costs = [float(cost) for cost in costs]  # of ten passes with two batches
+    assert len(costs) == 20 and sum(costs[-2:]) < sum(costs[:2])
 
 
 def test_the_quick_start_script_trains_under_a_launcher(tmp_path):

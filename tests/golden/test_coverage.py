@@ -16,6 +16,7 @@ TESTED_ELSEWHERE = {
     "dgc": "tests/ops/test_optimizer_rules.py",  # real Fluid has it on GPUs only
     "load": "tests/ops/test_files.py",  # files, not values
     "load_combine": "tests/ops/test_files.py",
+    "merge_lod_tensor_infer": "tests/ops/test_row_split.py",  # real Fluid writes it into inference programs only
     "recompute_barrier": "tests/ir/test_backward.py",  # refluid's own
     "save": "tests/ops/test_files.py",
     "save_combine": "tests/ops/test_files.py",
