@@ -96,6 +96,57 @@ def static_rnn(fluid):
     return {"steps": numbers("steps", 5, 3, 4).astype("float32")}, [layers.fc(rnn(), 2, num_flatten_dims=2)]
 
 
+def dynamic_rnn(fluid):
+    layers = fluid.layers
+    words, fed = word_ids(fluid, "words", 15, LENGTHS)
+    source = layers.embedding(words, [15, 4])
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        word = rnn.step_input(source)
+        memory = rnn.memory(shape=[5], value=0.1)
+        hidden = layers.fc([word, memory], 5, act="tanh")
+        rnn.update_memory(memory, hidden)
+        rnn.output(hidden)
+    states = rnn()
+    return {"words": fed}, [states, layers.fc(layers.sequence_last_step(states), 2)]
+
+
+def translate(fluid):
+    """A decoder that searches with beams: tensor arrays, a loop, scores and ids that grow step by step."""
+    layers = fluid.layers
+    start, width, words, beams, limit = 1, 4, 7, 2, 3
+    context = layers.data("context", [width])
+    first_ids = layers.data("first_ids", [1], dtype="int64", lod_level=2)
+    first_scores = layers.data("first_scores", [1], lod_level=2)
+    turn = layers.zeros([1], "int64")
+    last = layers.fill_constant([1], "int64", limit)
+    ids, scores, states = (layers.array_write(each, turn) for each in (first_ids, first_scores, context))
+    going = layers.less_than(turn, last)
+    loop = layers.While(going)
+    with loop.block():
+        before_ids, before_scores = layers.array_read(ids, turn), layers.array_read(scores, turn)
+        state = layers.sequence_expand(layers.array_read(states, turn), before_scores)
+        embedded = layers.embedding(before_ids, [words, width], param_attr=fluid.ParamAttr(name="words"))
+        state = layers.fc([state, embedded], width, act="tanh")
+        chance = layers.fc(layers.lod_reset(state, before_scores), words, act="softmax")
+        best, places = layers.topk(chance, beams)
+        total = layers.elementwise_add(layers.log(best), layers.reshape(before_scores, [-1]), axis=0)
+        chosen, chosen_scores = layers.beam_search(before_ids, before_scores, places, total, beams, end_id=0, level=0)
+        layers.increment(turn, 1)
+        layers.array_write(state, turn, states)
+        layers.array_write(chosen, turn, ids)
+        layers.array_write(chosen_scores, turn, scores)
+        layers.less_than(turn, last, cond=going)
+    found, found_scores = layers.beam_search_decode(ids, scores, beams, end_id=0)
+    lengths = [[1, 1], [1, 1]]
+    feeds = {
+        "context": numbers("context", 2, width).astype("float32"),
+        "first_ids": (np.full((2, 1), start, "int64"), lengths),
+        "first_scores": (np.zeros((2, 1), "float32"), lengths),
+    }
+    return feeds, [found, found_scores]
+
+
 def loop(fluid):
     layers = fluid.layers
     x = layers.data("x", [4])
@@ -137,6 +188,8 @@ SEQUENCE_MODELS = [
     documents,
     attention,
     static_rnn,
+    dynamic_rnn,
+    translate,
     loop,
     branches,
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from paddle.fluid.framework import default_main_program
 from refluid.ir import Block, Program, Variable, VarType
+from refluid.ir.overwritten import named_inputs
 
 __all__: list[str] = []
 
@@ -23,12 +24,19 @@ def open_block(program: Program | None = None) -> Iterator[Block]:
         program._rollback()
 
 
-def outer_reads(block: Block, local: Iterable[str] = ()) -> list[str]:
-    """The names the block's ops read from outside, in order; ``local`` are names it is given."""
+def outer_reads(block: Block, local: Iterable[str] = (), implied: bool = True) -> list[str]:
+    """The names the block's ops read from outside, in order.
+
+    Args:
+      local: names the block is given.
+      implied: also those that real Fluid's form of an op does not name: what it overwrites.
+    """
     written, reads = set(local), {}
     for op in block.ops:
+        inputs = op.inputs if implied else named_inputs(op)
         # What the block declares is not outside, even if it is read first: an array of an inner loop, still empty.
-        reads.update(dict.fromkeys(n for n in op.input_arg_names if n not in written and n not in block.vars))
+        names = (n for names in inputs.values() for n in names if n not in written and n not in block.vars)
+        reads.update(dict.fromkeys(names))
         written.update(op.output_arg_names)
     return list(reads)
 

@@ -53,7 +53,8 @@ class ConditionalBlock:
             outputs={"Out": written, "Scope": [scopes]},
             attrs={"sub_block": block, "is_scalar_condition": self.is_scalar_condition},
         )
-        op.implied = {"Input": kept}
+        named = outer_reads(block, implied=False)
+        op.implied = {"Input": [name for name in (*read, *kept) if name not in named]}
 
 
 class Switch:

@@ -55,7 +55,8 @@ class While:
             outputs={"Out": list(dict.fromkeys([*written, condition])), "StepScopes": [scopes]},
             attrs={"sub_block": block, "is_test": self.is_test},
         )
-        op.implied = {"X": kept}
+        named = outer_reads(block, [condition], implied=False)
+        op.implied = {"X": [name for name in (*read, *kept) if name not in named]}
 
 
 def while_loop(cond, body, loop_vars, is_test=False, name=None):
