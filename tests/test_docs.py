@@ -18,6 +18,7 @@ SCRIPTS = [
     "docs/guides/first-program.md",
     "docs/guides/bring-your-fluid-model.md",
     "docs/guides/checkpoints-and-inference.md",
+    "docs/guides/sequences.md",
 ]
 
 

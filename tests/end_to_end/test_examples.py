@@ -17,6 +17,7 @@ EXPECTED = {
     "local_and_distributed.py": ("largest difference of a cost", 1e-5, "at most", "--steps", "60"),
     "mnist_mlp.py": ("test accuracy", 0.95, "at least"),
     "recommender.py": ("test cost", 0.3, "at most"),
+    "sentiment_lstm.py": ("test accuracy", 0.9, "at least"),
 }
 
 
