@@ -45,7 +45,8 @@ def _as_list(value):
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _feed_value(fluid, value):
+def feed_value(fluid, value):
+    """A value of a case as it is fed."""
     if isinstance(value, Lod):
         return fluid.create_lod_tensor(value.array, value.lengths, fluid.CPUPlace())
     return value
@@ -80,7 +81,7 @@ def _build_op(fluid, case, main):
                     lod_level=len(value.lengths) if isinstance(value, Lod) else 0,
                 )
             )
-            feed[name] = _feed_value(fluid, value)
+            feed[name] = feed_value(fluid, value)
     outputs = {}
     for slot, count in case.outputs:
         if slot in case.inplace:
@@ -149,7 +150,7 @@ def _build_layer(fluid, case, main):
             lod_level=lod_level,
             stop_gradient=array.dtype.kind != "f",
         )
-        feed[name] = _feed_value(fluid, value)
+        feed[name] = feed_value(fluid, value)
     outputs = [v for v in _as_list(case.build(fluid, **variables)) if v is not None]
     block = main.global_block()
     info = {"shape/" + v.name: np.array(v.shape, "int64") for v in outputs}

@@ -5,12 +5,12 @@ Runs on Python 3.7 too, because the oracle imports it.
 
 import numpy as np
 
-from golden import train_models
+from golden import train_models, train_translation
 from golden.case import f32, ints
 from golden.training import TrainCase
 
 SMALL = []
-GROUPS = {"small": SMALL, "models": train_models.CASES}
+GROUPS = {"small": SMALL, "models": train_models.CASES, "translation": train_translation.CASES}
 
 
 def dense_loss(fluid, **attrs):

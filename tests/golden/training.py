@@ -7,6 +7,7 @@ what was fetched, and for small models what was learned, is stored. Runs on Pyth
 import numpy as np
 
 from golden.case import f32, parameter_value
+from golden.runner import feed_value
 
 # Bits of op_role: the ops that an optimizer, clipping, decay and a learning rate schedule append.
 _UPDATES = 2 | 16
@@ -48,7 +49,7 @@ def run(fluid, case, prepare=None):
         exe.run(startup)
         initialise(fluid, scope, main, case.keep)
         names = [v.name for v in fetches]
-        steps = [exe.run(main, feed=case.feed(step), fetch_list=names) for step in range(case.steps)]
+        steps = [exe.run(main, feed=as_feed(fluid, case.feed(step)), fetch_list=names) for step in range(case.steps)]
         for i in range(len(names)):
             results[f"fetch/{i}"] = np.stack([np.array(values[i]) for values in steps])
         if case.keep == "all":
@@ -60,6 +61,11 @@ def run(fluid, case, prepare=None):
             for key, value in finish(fluid, exe, scope):
                 results["finish/" + key] = np.array(value)
         return results
+
+
+def as_feed(fluid, batch):
+    """A batch as it is fed: sequences as LoDTensors."""
+    return {name: feed_value(fluid, value) for name, value in batch.items()}
 
 
 def initialise(fluid, scope, main, keep):
