@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import paddle.fluid as fluid
 from refluid import compilation
@@ -15,7 +13,6 @@ from refluid.ir.protobuf import program_to_bytes
 from refluid.lowering.plan import Where, make_plan
 
 layers = fluid.layers
-lengths_of_batch = st.lists(st.integers(0, 7), min_size=1, max_size=5).filter(any)
 
 
 def attentive():
@@ -73,10 +70,8 @@ PROGRAM = attentive()
 
 
 @pytest.mark.filterwarnings("ignore::refluid.errors.RecompileWarning")
-@settings(max_examples=2, deadline=None)
-@given(lengths=lengths_of_batch)
-def test_compiled_and_turn_by_turn_runs_agree(lengths):
-    batches = [feed_of(lengths, 1), feed_of(lengths[::-1], 2)]
+def test_compiled_and_turn_by_turn_runs_agree():
+    batches = [feed_of([3, 0, 6, 1], 1), feed_of([1, 6, 0, 3], 2)]
     (compiled, learned), (exact, also_learned) = run(PROGRAM, batches), run(PROGRAM, batches, turn_by_turn=True)
     for ours, theirs in zip([*compiled, learned], [*exact, also_learned], strict=True):
         for mine, other in zip(ours, theirs, strict=True):
@@ -133,17 +128,16 @@ def test_batches_of_many_lengths_settle_to_few_compilations():
 
 def test_a_loop_with_an_op_that_mixes_rows_runs_turn_by_turn_and_says_so():
     def body(rnn, word):
-        rnn.output(layers.cumsum(word, axis=0))
+        rnn.output(layers.softmax(word, axis=0))
 
     main, _, fetches = simple(body)
     rows = np.arange(18, dtype="float32").reshape(6, 3)
     feed = {"x": fluid.create_lod_tensor(rows, [[2, 1, 3]], fluid.CPUPlace())}
-    with pytest.warns(PaddingWarning, match="cumsum mixes rows .* turn by turn"):
+    with pytest.warns(PaddingWarning, match="softmax mixes rows .* turn by turn"):
         result, gradient = Executor().run(main, feed=feed, fetch_list=fetches, return_numpy=False)
-    # Longest first: sequence 2, then 0, then 1.
-    steps = [np.cumsum(rows[[3, 0, 2]], 0), np.cumsum(rows[[4, 1]], 0), rows[[5]]]
-    expected = np.stack([steps[0][1], steps[1][1], steps[0][2], steps[0][0], steps[1][0], steps[2][0]])
-    np.testing.assert_allclose(np.array(result), expected)
+    for step in ([0, 2, 3], [1, 4], [5]):
+        chances = np.exp(rows[step]) / np.exp(rows[step]).sum(0)
+        np.testing.assert_allclose(np.array(result)[step], chances, rtol=1e-5)
     assert np.array(gradient).shape == rows.shape
 
 

@@ -243,6 +243,9 @@ class BlockRunner:
             run(replace(Schedule.of_inner(block), ops=tuple(ops)), env, context)
         except PaddingError as error:
             raise error.within(self.op) from error
+        except OpError as error:
+            # Turn by turn it may work: shapes may change there. If it does not, that error is the one to tell.
+            raise PaddingError(self.op, misfit=True).within(self.op) from error
         return env
 
     def report(self, failed: dict[tuple[Operator, Requirement], Any]) -> None:
