@@ -5,12 +5,17 @@ Runs on Python 3.7 too, because the oracle imports it.
 
 import numpy as np
 
-from golden import train_books, train_models
+from golden import train_books, train_models, train_translation
 from golden.case import f32, ints
 from golden.training import TrainCase
 
 SMALL = []
-GROUPS = {"small": SMALL, "models": train_models.CASES, "books": train_books.CASES}
+GROUPS = {
+    "small": SMALL,
+    "models": train_models.CASES,
+    "books": train_books.CASES,
+    "translation": train_translation.CASES,
+}
 
 
 def dense_loss(fluid, **attrs):

@@ -30,7 +30,7 @@ from refluid.lowering.ragged import (
     without_padding,
 )
 from refluid.ops.checks import Check, Requirement, collecting
-from refluid.ops.folding import foldable_operators
+from refluid.ops.folding import foldable_operators, known_around
 from refluid.ops.grad import Pullback, forward_with_pullback
 from refluid.ops.noise import fold_in
 from refluid.ops.registry import OpDef
@@ -73,7 +73,7 @@ class Schedule:
         ops = tuple(op for op in block.ops if op.type not in BOUNDARY)
         written = (block.find_var_recursive(name) for op in ops for name in op.output_arg_names)
         stopped = frozenset(v.name for v in written if v is not None and v.stop_gradient)
-        schedule = cls(ops, {}, foldable_operators(ops), stopped)
+        schedule = cls(ops, {}, foldable_operators(ops, known_around(block)), stopped)
         _INNER[block] = block.program._version, schedule
         return schedule
 
@@ -128,7 +128,8 @@ def run(schedule: Schedule, env: Environment, context: Context) -> None:
         for slot, names in op.outputs.items():
             for name, value in zip(names, outputs.get(slot, ()), strict=False):
                 if name != EMPTY and value is not None:
-                    env[name] = jax.lax.stop_gradient(value) if name in schedule.stopped else value
+                    stopped = name in schedule.stopped and id(op) not in schedule.folded
+                    env[name] = jax.lax.stop_gradient(value) if stopped else value
 
 
 def _evaluate(
@@ -242,6 +243,9 @@ class BlockRunner:
             run(replace(Schedule.of_inner(block), ops=tuple(ops)), env, context)
         except PaddingError as error:
             raise error.within(self.op) from error
+        except OpError as error:
+            # Turn by turn it may work: shapes may change there. If it does not, that error is the one to tell.
+            raise PaddingError(self.op, misfit=True).within(self.op) from error
         return env
 
     def report(self, failed: dict[tuple[Operator, Requirement], Any]) -> None:

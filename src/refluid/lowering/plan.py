@@ -11,7 +11,14 @@ from refluid.ir.operator import BOUNDARY, Operator
 from refluid.ir.prune import needed_operators
 from refluid.ir.roles import OP_ROLE, OpRole
 from refluid.lowering.interpreter import Schedule, pair_gradients
-from refluid.ops.folding import foldable_operators, host_operators, reads_and_writes, writers_behind
+from refluid.ops.folding import (
+    foldable_operators,
+    host_operators,
+    known_before,
+    reads_and_writes,
+    static_reads,
+    writers_behind,
+)
 
 
 class Where(Enum):
@@ -101,25 +108,37 @@ def talks(op: Operator) -> bool:
 
 
 def _torn_pairs(groups: Sequence[tuple[list[Operator], Where]], pairs: dict[int, int]) -> set[int]:
-    """Control flow that overwrites what it reads, and its gradient, in different pieces.
+    """Operators and their gradients in different pieces, although something the operators read is overwritten between.
 
     The gradient cannot be computed from inputs that are gone. Pullbacks live through a step on the host only.
     """
+    ops = [op for group, _ in groups for op in group]
     piece_of = {id(op): position for position, (group, _) in enumerate(groups) for op in group}
-    overwriting = {
-        id(op)
-        for group, _ in groups
-        for op in group
-        if ("run_block" in op.definition.services or op.definition.static)
-        and set(op.input_arg_names) & set(op.output_arg_names)
-    }
-    torn = (pair for pair in pairs.items() if pair[1] in overwriting and piece_of[pair[0]] != piece_of[pair[1]])
-    return {op for pair in torn for op in pair}
+    torn = {gradient: forward for gradient, forward in pairs.items() if piece_of[gradient] != piece_of[forward]}
+    if not torn:
+        return set()
+    place = {id(op): i for i, op in enumerate(ops)}
+    writes: dict[str, list[int]] = {}
+    for i, op in enumerate(ops):
+        for name in op.output_arg_names:
+            writes.setdefault(name, []).append(i)
+
+    def loses(gradient: int, forward: int) -> bool:
+        op = ops[place[forward]]
+        # Only control flow and writes to arrays need what they overwrite themselves.
+        first = place[forward] + (0 if "run_block" in op.definition.services or op.definition.static else 1)
+        return any(first <= i < place[gradient] for name in op.input_arg_names for i in writes.get(name, ()))
+
+    return {op for pair in torn.items() if loses(*pair) for op in pair}
 
 
 def _folded_before(group: Sequence[Operator], earlier: Sequence[Operator], folded: frozenset[int]) -> list[Operator]:
-    """The constants of earlier pieces that decide shapes in this one; a value that crosses pieces is no constant."""
-    wanted = {name for op in group for slot in op.definition.static for name in op.input(slot)}
+    """The constants of earlier pieces that decide shapes in this one; a value that crosses pieces is no constant.
+
+    What is constant only further on in the piece must not become so at its beginning.
+    """
+    wanted = static_reads(group) | {name for op in group if id(op) in folded for name in op.input_arg_names}
+    wanted &= known_before([*earlier, group[0]], group[0])
     return writers_behind(wanted, [op for op in earlier if id(op) in folded])
 
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.ops.folding import foldable_operators, host_operators
+from refluid.ops.folding import needs_host
 from refluid.ops.stacked import MisfitError, Outline, Record, Stacked, joined_shape
 from refluid.ops.steps import Steps
 from refluid.ops.values import plain
@@ -39,7 +39,9 @@ def array_loop(operator: Any) -> ArrayLoop | None:
     if any(op.type == "while_grad" and op.attrs["sub_block"] is block for op in operator.block.ops):
         return None
     turns = _bound(operator, block)
-    return ArrayLoop(turns) if turns is not None and _is_compiled(block) else None
+    if turns is None or not _is_compiled(block) or not _counts_positions(operator, block):
+        return None
+    return ArrayLoop(turns)
 
 
 def _all_ops(block: Any) -> Iterator[Any]:
@@ -54,7 +56,7 @@ def _fills_arrays(block: Any) -> bool:
 def _is_compiled(block: Any) -> bool:
     """Whether nothing but positions in arrays needs values."""
     others = [op for op in block.ops if op.type not in _ARRAY_OPS and op.type != "conditional_block"]
-    if host_operators(others, foldable_operators(others)):
+    if needs_host(others, block):
         return False
     branches = [op for op in block.ops if op.type == "conditional_block"]
     return all(op.attrs.get("is_scalar_condition") and _is_compiled(op.attrs["sub_block"]) for op in branches)
@@ -63,7 +65,7 @@ def _is_compiled(block: Any) -> bool:
 def _bound(operator: Any, block: Any) -> int | None:
     """The smallest constant that a counter of the loop must stay below."""
     (condition,) = operator.input("Condition")
-    tests = {op.output("Out")[0]: op for op in _all_ops(block) if op.type == "less_than"}
+    tests = {op.output("Out")[0]: op for op in _all_ops(block) if op.type in ("less_than", "less_equal")}
     joins = {op.output("Out")[0]: op for op in _all_ops(block) if op.type == "logical_and"}
     found, waiting = [], [condition]
     while waiting:
@@ -72,8 +74,15 @@ def _bound(operator: Any, block: Any) -> int | None:
             found.append(tests[name])
         elif name in joins:
             waiting += [*joins[name].input("X"), *joins[name].input("Y")]
-    limits = [_constant(operator, op.input("Y")[0]) for op in found if _counts(operator, block, op.input("X")[0])]
-    return min((limit for limit in limits if limit is not None), default=None)
+    found = [op for op in found if _counts(operator, block, op.input("X")[0])]
+    limits = [(_constant(operator, op.input("Y")[0]), op.type == "less_equal") for op in found]
+    return min((limit + also for limit, also in limits if limit is not None), default=None)
+
+
+def _counts_positions(operator: Any, block: Any) -> bool:
+    """Whether arrays are read and written where counters are, so that there are no more positions than turns."""
+    positions = {name for op in _all_ops(block) if op.type in _ARRAY_OPS for name in op.input("I")}
+    return all(_counts(operator, block, name) for name in positions)
 
 
 def _counts(operator: Any, block: Any, name: str) -> bool:
@@ -134,8 +143,8 @@ def _rooms(run_block: Any, block: Any, env: dict, arrays: dict[str, list], chang
     for _ in range(_LOOKS):
         records = {name: Record(like) for name, like in likes.items()}
         outlines = {name: Outline(record) for name, record in records.items()}
-        values = {name: value for name, value in env.items() if name not in arrays}
-        jax.eval_shape(lambda values, o=outlines: _turn(run_block, block, {**values, **o}, 0, changing), values)
+        # The values are no arguments: those that are known stay known.
+        jax.eval_shape(lambda o=outlines: _turn(run_block, block, {**env, **o}, 0, changing))
         found = {name: record.like for name, record in records.items()}
         if jax.tree.map(_sizes, found) == jax.tree.map(_sizes, likes):
             return found
@@ -157,11 +166,10 @@ def _compiled(run_block: Any, block: Any, env: dict[str, Any], changing: set[str
     start = {name: env[name] for name in changing}
     checks: list[Any] = []
 
-    def look(carried):
+    def look():
         failed = {}
-        _turn(run_block, block, {**env, **carried}, 0, changing, failed)
+        _turn(run_block, block, env, jnp.int32(0), changing, failed)
         checks.extend(failed)
-        return 0
 
     def body(state):
         count, carried, failed = state
@@ -169,7 +177,7 @@ def _compiled(run_block: Any, block: Any, env: dict[str, Any], changing: set[str
         after = _turn(run_block, block, {**env, **carried}, count, changing, now)
         return count + 1, {name: _like(after[name], old) for name, old in carried.items()}, [now[c] for c in checks]
 
-    jax.eval_shape(look, start)
+    jax.eval_shape(look)
     state = (jnp.int32(0), start, [jnp.zeros((), bool) for _ in checks])
     _, end, failed = lax.while_loop(lambda state: plain(state[1][test]).reshape(()), body, state)
     run_block.report(dict(zip(checks, failed, strict=True)))

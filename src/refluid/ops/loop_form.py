@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from refluid.ops.folding import foldable_operators, host_operators
+from refluid.ops.folding import needs_host
 
 _ARRAY = 13  # VarType.LOD_TENSOR_ARRAY
 
@@ -136,7 +136,7 @@ class _Recognition:
 
     def _is_self_contained(self, counter: str, arrays: set[str]) -> bool:
         """Whether the rest of the block is compiled, uses no arrays, and leaves nothing else outside."""
-        if host_operators(self.body, foldable_operators(self.body)):
+        if needs_host(self.body, self.block):
             return False
         local = set(self.block.vars)
         for op in self.body:
