@@ -2,6 +2,7 @@
 
     python bench/lowerings.py                  every form of every product of a convolution, then pooling
     python bench/lowerings.py conv | pool      one of them
+    python bench/lowerings.py feed             fed arrays: as they lie, or copied to where XLA reads them in place
     python bench/lowerings.py lenet            whole LeNet steps: XLA's convolutions or the chosen forms, by layout
     taskset -c 0 python bench/lowerings.py ... on one core, which the tables in ops/conv.py are from
 
@@ -18,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from refluid import backend
 from refluid.lowering.layout import channels_last
+from refluid.lowering.staging import Staging, aligned
 from refluid.ops import conv, pool
 
 RNG = np.random.RandomState(0)
@@ -63,7 +66,7 @@ def compare(candidates, rounds=7, seconds=0.03):
     return alternate(calls, rounds, seconds)
 
 
-def alternate(calls, rounds=7, seconds=0.03):
+def alternate(calls, rounds=7, seconds=0.03, clock=time.process_time):
     repeats, best = {}, dict.fromkeys(calls, np.inf)
     for name, call in calls.items():
         call()
@@ -72,10 +75,10 @@ def alternate(calls, rounds=7, seconds=0.03):
         repeats[name] = max(1, int(seconds / (time.perf_counter() - start)))
     for _ in range(rounds):
         for name, call in calls.items():
-            start = time.process_time()
+            start = clock()
             for _ in range(repeats[name]):
                 call()
-            best[name] = min(best[name], (time.process_time() - start) * 1000 / repeats[name])
+            best[name] = min(best[name], (clock() - start) * 1000 / repeats[name])
     return best
 
 
@@ -175,7 +178,23 @@ def measure_lenet():
         print(f"{name:36} {ms:.1f}")
 
 
+def measure_feeds():
+    """Wall time in microseconds: what is saved is waiting for a thread, which takes no CPU time."""
+    jitted = jax.jit(lambda x: x[0, 0] + 1)
+    for size in (1 << 14, 1 << 16, 100352, 1 << 17, 200704, 1 << 20, 1 << 22):
+        odd, stage = aligned((size // 64 + 1, 16), np.dtype("float32")).reshape(-1)[4:-12].reshape(-1, 16), Staging()
+        odd[...] = 1
+        calls = {
+            "in place": lambda x=aligned(odd.shape, odd.dtype): np.asarray(jitted(x)),
+            "copied by XLA": lambda x=odd: np.asarray(jitted(x)),
+            "staged": lambda x=odd, stage=stage: np.asarray(jitted(stage(0, x))),
+        }
+        best = alternate(calls, rounds=30, seconds=0.003, clock=time.perf_counter)
+        print("%8d bytes  " % size + "   ".join("%s %.1f us" % (name, ms * 1000) for name, ms in best.items()))
+
+
 if __name__ == "__main__":
+    backend.prepare()
     print("cores:", len(os.sched_getaffinity(0)), " jax", jax.__version__)
     for name in sys.argv[1:] or ["conv", "pool"]:
-        {"conv": measure_convolutions, "pool": measure_poolings, "lenet": measure_lenet}[name]()
+        {"conv": measure_convolutions, "pool": measure_poolings, "lenet": measure_lenet, "feed": measure_feeds}[name]()

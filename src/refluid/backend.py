@@ -1,6 +1,7 @@
-"""XLA's client for this process: what must be settled before JAX makes it, which it does once.
+"""What XLA is told in this process: how its client runs computations, and how it compiles them.
 
-Whoever may be the first to need a device calls `prepare`. See docs/decisions/0003-inline-dispatch.md.
+Whoever may be the first to need a device calls `prepare`, because JAX makes the client once. See
+docs/decisions/0003-inline-dispatch.md and 0004-matrix-products.md.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from functools import cache
 import jax
 
 _ASYNC_DISPATCH = "jax_cpu_enable_async_dispatch"
+# What XLA leaves to YNNPACK: by default matrix products, of which it computes the smaller ones on one core only.
+_PRODUCTS = "xla_cpu_experimental_ynn_fusion_type"
 
 
 @cache
@@ -23,3 +26,11 @@ def prepare() -> None:
     chosen = os.environ.get(_ASYNC_DISPATCH.upper(), "0")  # JAX itself reads the environment for other settings only
     if chosen.lower() not in ("1", "true", "yes", "on"):
         jax.config.update(_ASYNC_DISPATCH, False)
+
+
+@cache
+def compiler_options(platform: str) -> dict[str, str]:
+    """Options that steps are compiled with on a platform, beside those that the user sets in XLA_FLAGS."""
+    if platform == "cpu" and len(os.sched_getaffinity(0)) > 1 and _PRODUCTS not in os.environ.get("XLA_FLAGS", ""):
+        return {_PRODUCTS: ""}
+    return {}

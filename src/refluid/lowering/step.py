@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from refluid import profiling
+from refluid import backend, profiling
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
 from refluid.lowering.checks import Checks, Guard
@@ -80,7 +80,8 @@ class CompiledPiece:
         if self._eager:
             return self._run
         # Accelerators choose layouts by themselves.
-        return jax.jit(channels_last(self._run) if self._platform == "cpu" else self._run, donate_argnums=0)
+        function = channels_last(self._run) if self._platform == "cpu" else self._run
+        return jax.jit(function, donate_argnums=0, compiler_options=backend.compiler_options(self._platform))
 
     def prepare(self, mutable: Sequence[Any], others: Sequence[Any], words: Any) -> None:
         """Traces the piece: finds out what must be checked, and how, before anything runs."""
