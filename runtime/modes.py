@@ -3,7 +3,7 @@
 | mode       | a trainer pushes            | the server applies         | a trainer continues with              |
 |------------|-----------------------------|----------------------------|---------------------------------------|
 | SYNC       | every step                  | when all have pushed       | the parameters after that update      |
-| HALF_ASYNC | every step                  | what arrives               | the parameters after its own push     |
+| HALF_ASYNC | every n steps, merged       | what arrives               | the parameters after its own push     |
 | ASYNC      | from a queue, merged        | what arrives               | what a thread pulled last (bounded)   |
 | GEO        | differences, every k steps  | what arrives, added        | its own, plus what others changed     |
 """

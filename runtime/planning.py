@@ -5,6 +5,7 @@ One class per kind. The operators are read once, when a program is first run; a 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,12 +18,13 @@ from refluid.ops.values import Ragged, plain
 from refluid.runtime import server
 from refluid.runtime.communicator import Background
 from refluid.runtime.geo_exchange import GeoPushPull
+from refluid.runtime.half_async import HalfAsync
 from refluid.runtime.modes import Mode
 from refluid.runtime.packing import join, messages, on_host, to_device
 from refluid.runtime.session import OFFER, ROWS, START, Message, current, session_of
-from refluid.runtime.traffic import Lookup, Traffic, job_of, read_traffic
+from refluid.runtime.traffic import Lookup, Sliced, Traffic, job_of, read_traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
-from refluid.runtime.wire import dense, pb
+from refluid.runtime.wire import Value, dense, pb
 from refluid.scope import Scope
 
 
@@ -44,8 +46,10 @@ def _trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exch
     if traffic.lookups:
         assert not traffic.pushes and not traffic.pulls, "lookups are apart from pushes and pulls"
         return Lookups(traffic)
-    if traffic.job.mode in (Mode.SYNC, Mode.HALF_ASYNC):
+    if traffic.job.mode is Mode.SYNC:
         return PushPull(traffic, place)
+    if traffic.job.mode is Mode.HALF_ASYNC:
+        return HalfAsync(traffic, place, PushPull(traffic, place).exchange)
     return (Background if traffic.job.mode is Mode.ASYNC else GeoPushPull)(traffic, place)
 
 
@@ -82,14 +86,19 @@ class PushPull(TrainerExchange):
     def __init__(self, traffic: Traffic, place: Any):
         super().__init__(traffic)
         self._device = place.device()
+        self._lock = threading.Lock()  # a trainer's pushes are numbered, also when several threads train
         self.agree()
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        traffic, session = self.traffic, self.session
-        session.step += 1
-        pushes = [(variable, on_host(env[variable.name])) for variable in traffic.pushes]
-        answers = session.push(messages(pushes, traffic.pulls))
-        return {variable.name: to_device(join(variable, answers), self._device) for variable in traffic.pulls}
+        pushes = [(variable, on_host(env[variable.name])) for variable in self.traffic.pushes]
+        with self._lock:
+            self.session.step += 1
+            return self.exchange(pushes)
+
+    def exchange(self, pushes: Sequence[tuple[Sliced, Value]], steps: int = 1) -> dict[str, Any]:
+        """Pushes gradients that stand for so many steps, and returns the parameters that come back."""
+        answers = self.session.push(messages(pushes, self.traffic.pulls), steps)
+        return {variable.name: to_device(join(variable, answers), self._device) for variable in self.traffic.pulls}
 
 
 class Lookups(TrainerExchange):

@@ -81,6 +81,7 @@ class Session:
         self._stop = threading.Event()
         self._on_leave: list[Callable[[], None]] = []
         self._on_flush: list[Callable[[], None]] = []
+        self._making = threading.Lock()
         self._once: dict[tuple[int, ...], tuple[Sequence[Any], Any]] = {}
         self._meetings = 0
         self._join_all()
@@ -96,8 +97,9 @@ class Session:
         A program is compiled again for other feed shapes, but its queues and snapshots are the same.
         """
         key = tuple(id(op) for op in ops)
-        if key not in self._once:
-            self._once[key] = ops, make()  # the operators are kept, so that nobody else gets their ids
+        with self._making:  # threads may run a program for the first time together
+            if key not in self._once:
+                self._once[key] = ops, make()  # the operators are kept, so that nobody else gets their ids
         return self._once[key][1]
 
     # Getting to know the servers
@@ -287,7 +289,10 @@ class Session:
             return
         self._left = True
         for action in self._on_leave:
-            action()
+            try:
+                action()
+            except ServerError as error:  # the other servers must hear the goodbye all the same
+                self.log.error("the last gradients are lost", reason=str(error))
         self._stop.set()
         self._heart.join()
         self._pool.shutdown()
@@ -318,19 +323,22 @@ class Session:
 
 
 _session: Session | None = None
+_beginning = threading.Lock()
 
 
 def session_of(job: Job) -> Session:
     """The session of this process; made, and connected, on first use."""
     global _session
-    if _session is not None and _session.job != job:
+    with _beginning:
+        if _session is None:
+            _session = Session(job)
+        found = _session
+    if found.job != job:
         raise RuntimeError(
-            f"this process already is trainer {_session.job.trainer} of a job with servers "
-            f"{', '.join(_session.job.endpoints)}; close its executor before another one begins"
+            f"this process already is trainer {found.job.trainer} of a job with servers "
+            f"{', '.join(found.job.endpoints)}; close its executor before another one begins"
         )
-    if _session is None:
-        _session = Session(job)
-    return _session
+    return found
 
 
 def current() -> Session | None:

@@ -25,7 +25,7 @@ class DistributeTranspilerConfig:
       enable_dc_asgd: async only: corrects a gradient by how far the parameter has moved since the trainer read it.
       sync_mode: False for async training, as ``sync_mode=False`` of `transpile`.
       runtime_split_send_recv: send and receive whole variables and cut them on the way; not in sync mode.
-      half_async: merge the gradients of a trainer's own steps before they are exchanged.
+      half_async: merge the gradients of a trainer's own threads or steps, then exchange them.
       completely_not_async: with half_async: sync training after all, which is how Fleet's SyncStrategy asks for it.
       geo_sgd_mode: local SGD; trainers exchange how far their parameters have moved.
       geo_sgd_need_push_nums: how many steps lie between such exchanges.

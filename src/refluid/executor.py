@@ -6,6 +6,7 @@ shapes and dtypes, and fetch names, and only call it.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -41,6 +42,7 @@ class Executor:
         self._hot: dict[Any, Step] = {}  # the same steps, by what a call looks like
         self._exact: set[int] = set()  # programs whose sequences must not be padded
         self._closed = False
+        self._first_runs: dict[int, Any] = {}  # a lock per program: threads compile it once
         self.buckets = Buckets()
 
     def run(
@@ -99,7 +101,12 @@ class Executor:
         with jax.enable_x64(True), profiling.record("executor.run"):
             if step is None:
                 try:
-                    results = self._first_run(key, program, names, values, fetches, scope)
+                    with self._first_runs.setdefault(program.uid, threading.RLock()):
+                        step = self._steps.get(key)
+                        if step is None:
+                            results = self._first_run(key, program, names, values, fetches, scope)
+                        else:  # another thread was faster
+                            results = step(values)
                 except PaddingError as error:
                     self._give_up_padding(program, error)
                     return self._run(program, feed, fetch_list, scope, return_numpy, None)

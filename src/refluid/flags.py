@@ -61,6 +61,11 @@ def read_flag(name: str) -> Any:
     return default if text is None else _parse(text, default)
 
 
+def is_given(name: str) -> bool:
+    """Whether the script or the environment says anything about a flag."""
+    return name in _set or name in os.environ
+
+
 def write_flag(name: str, value: Any) -> None:
     """Sets a flag for this process."""
     default = _default(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,12 +84,13 @@ class Scope:
         self.epoch = 0  # changes when variables disappear, so that nobody keeps writing to them
         self._steps: dict[int, int] = {}
         self._entropy = secrets.randbits(32)
+        self.changing = threading.RLock()  # held by a step of several pieces that changes what is here
 
     def var(self, name: str) -> ScopeVariable:
         """The variable of that name, created here if no scope has it."""
         found = self.find_var(name)
         if found is None:
-            found = self._variables[name] = ScopeVariable(name)
+            found = self._variables.setdefault(name, ScopeVariable(name))  # threads may ask for it together
         return found
 
     def own_var(self, name: str) -> ScopeVariable:

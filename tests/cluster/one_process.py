@@ -18,7 +18,7 @@ ROWS = 40
 class Role:
     """The programs of one process of a job."""
 
-    def __init__(self, endpoints, trainer=0, trainers=1, width=4, **config):
+    def __init__(self, endpoints, trainer=0, trainers=1, width=4, normalised=False, **config):
         self.endpoints = endpoints
         self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.core.Scope()
         self.main.random_seed = self.startup.random_seed = 5
@@ -28,6 +28,8 @@ class Role:
             ids = fluid.layers.data("ids", [1], dtype="int64")
             table = fluid.layers.embedding(ids, [ROWS, 3], is_sparse=True, param_attr="table")
             hidden = fluid.layers.fc(fluid.layers.concat([x, table], axis=1), 8)
+            if normalised:  # a trainer changes state of its own
+                hidden = fluid.layers.batch_norm(hidden)
             self.loss = fluid.layers.mean(fluid.layers.square(hidden))
             fluid.optimizer.Adam(0.01).minimize(self.loss)
             self.transpiler = fluid.DistributeTranspiler(_config(config))
@@ -50,10 +52,16 @@ class Role:
         self.exe.run(self.startup, scope=self.scope)
 
     def step(self, seed=0, ids=None):
+        """A step on six samples made with a seed; with several seeds, on the samples of all of them."""
+        parts = [self._samples(each, ids) for each in (seed if isinstance(seed, range) else [seed])]
+        feed = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return self.exe.run(self.main, feed=feed, fetch_list=[self.loss], scope=self.scope)[0]
+
+    @staticmethod
+    def _samples(seed, ids):
         rng = np.random.RandomState(seed)
         given = rng.randint(0, ROWS, (6, 1)) if ids is None else np.array(ids).reshape(-1, 1)
-        feed = {"x": rng.randn(len(given), 4).astype("float32"), "ids": given.astype("int64")}
-        return self.exe.run(self.main, feed=feed, fetch_list=[self.loss], scope=self.scope)[0]
+        return {"x": rng.randn(len(given), 4).astype("float32"), "ids": given.astype("int64")}
 
     def close(self):
         self.exe.close()

@@ -8,6 +8,7 @@ Fluid (Python 3.7) runs this file as well: tests/cluster/record.py.
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -119,10 +120,18 @@ def run(case, role, number):
         exe.run(startup)
         part, parts = (number, trainers) if role == "trainer" else (0, 1)
         steps = case.get("steps", 20) - case.get("fewer", 0) * part
-        losses = []
-        for batch in batches(case, steps):
-            (value,) = exe.run(main, feed=feed(case, batch, part, parts), fetch_list=[loss])
-            losses.append(float(value[0]))
+        if role == "trainer" and case.get("mode") == "half_async":
+            fluid.set_flags({"FLAGS_communicator_max_merge_var_num": case.get("merge", 1)})
+        feeds = [feed(case, batch, part, parts) for batch in batches(case, steps)]
+
+        def step(values):
+            return float(exe.run(main, feed=values, fetch_list=[loss], scope=scope)[0][0])
+
+        if "threads" in case:
+            with ThreadPoolExecutor(case["threads"]) as threads:
+                losses = list(threads.map(step, feeds))
+        else:
+            losses = [step(values) for values in feeds]
         found = {"losses": np.array(losses)}
         if case.get("keep", True):
             held = (scope.find_var(p.name) for p in main.all_parameters())
@@ -140,7 +149,10 @@ def staleness():
         return {}
     session = sessions.current()
     found = session.communicators if session is not None else []
-    return {"staleness": found[-1].worst_staleness, "bound": found[-1].bound} if found else {}
+    if not found:
+        return {}
+    pushes = max(session.sequence.values())
+    return {"staleness": found[-1].worst_staleness, "bound": found[-1].bound, "pushes": pushes}
 
 
 def main():

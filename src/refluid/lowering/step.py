@@ -7,6 +7,7 @@ op and as little as possible per variable. A program with host calls in it runs 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +175,9 @@ class Step:
         self.pieces = [self._bind_piece(piece, feeds, eager) for piece in plan.pieces]
         self.holders = {name: _holder(scope, block, name) for name in {*self.reads, *self.persists}}
         self._is_random = any(isinstance(p, Piece) or p.is_random for p in self.pieces if not isinstance(p, Exchange))
+        # A step takes over the memory of the state it changes, so threads change it one after the other.
+        changes = any(isinstance(piece, CompiledPiece) and piece.mutable for piece in self.pieces)
+        self._alone = scope.changing if changes else nullcontext()
         self._run = self._run_pieces
         if len(self.pieces) == 1 and isinstance(self.pieces[0], CompiledPiece) and not eager:
             self._bind(self.pieces[0])
@@ -239,6 +243,10 @@ class Step:
         return [self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)]
 
     def _run_pieces(self, feeds: Sequence[Any], words: Any) -> list[Any]:
+        with self._alone:
+            return self._run_each(feeds, words)
+
+    def _run_each(self, feeds: Sequence[Any], words: Any) -> list[Any]:
         env = {name: holder.value for name, holder in self.holders.items() if holder.value is not None}
         env.update(zip(self.feed_names, feeds, strict=True))
         pullbacks: dict[int, Any] = {}

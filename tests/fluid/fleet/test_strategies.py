@@ -62,7 +62,7 @@ def test_each_mode_has_its_flags(name, expected):
     assert MAKERS[name]().get_trainer_runtime_config().get_communicator_flags() == expected
 
 
-def test_flags_come_from_the_environment_and_from_threads(monkeypatch):
+def test_flags_come_from_the_environment_and_from_threads(monkeypatch, capsys):
     monkeypatch.setenv("CPU_NUM", "3")
     monkeypatch.setenv("FLAGS_communicator_max_merge_var_num", "9")
     flags = StrategyFactory.create_async_strategy().get_trainer_runtime_config().get_communicator_flags()
@@ -70,6 +70,7 @@ def test_flags_come_from_the_environment_and_from_threads(monkeypatch):
     # Who waits for all threads merges one gradient of each.
     flags = StrategyFactory.create_sync_strategy().get_trainer_runtime_config().get_communicator_flags()
     assert flags["communicator_max_merge_var_num"] == "3"
+    assert "communicator_max_merge_var_num is CPU_NUM, 3, not 9" in capsys.readouterr().out
 
 
 def test_settings_are_changed_one_by_one():

@@ -82,7 +82,10 @@ class TrainerRuntimeConfig:
             raise ValueError("a TrainerRuntimeConfig has flags once it belongs to a strategy")
         chosen = {name: str(self.runtime_configs[name]) for name in _BY_MODE[self.mode]}
         if self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC):
-            chosen |= {name: str(_threads()) for name in _PER_THREAD if name in chosen}
+            for name in _PER_THREAD:
+                if name in chosen and chosen[name] != str(_threads()):
+                    print(f"WARNING: in sync and half_async mode {name} is CPU_NUM, {_threads()}, not {chosen[name]}")
+                    chosen[name] = str(_threads())
         return chosen
 
     def __repr__(self) -> str:
