@@ -7,7 +7,8 @@ far a trainer may run ahead of what its parameters show is bounded, see `Backgro
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from refluid import flags
@@ -18,6 +19,9 @@ from refluid.runtime.traffic import Traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
 from refluid.runtime.wire import Value
 
+_APART = "FLAGS_communicator_independent_recv_thread"
+_WAIT = 0.01  # seconds; FLAGS_communicator_send_wait_times counts waits of this length
+
 
 class Background(TrainerExchange):
     """Async mode: pushes and pulls happen behind the steps."""
@@ -26,13 +30,20 @@ class Background(TrainerExchange):
         super().__init__(traffic)
         self._device = place.device()
         self.agree()
+        sums = flags.read_flag("FLAGS_communicator_is_sgd_optimizer")
+        self._pushes = [replace(variable, adds=variable.adds or sums) for variable in traffic.pushes]
         self._most_merged = max(1, flags.read_flag("FLAGS_communicator_max_merge_var_num"))
         most_waiting = max(1, flags.read_flag("FLAGS_communicator_send_queue_size"))
         # A pull is due after so many steps were sent, sooner is not worth its bytes. Fluid's flag counts gradients.
         gradients = flags.read_flag("FLAGS_communicator_min_send_grad_num_before_recv")
         most_stale = max(1, flags.read_flag("FLAGS_communicator_max_staleness"))
-        self._pull_after = min(max(1, -(-gradients // max(1, len(traffic.pushes)))), most_stale)
-        self._receives_apart = flags.read_flag("FLAGS_communicator_independent_recv_thread")
+        # Half of what a trainer may be ahead travels while it takes the other half.
+        half = max(1, most_stale // 2)
+        self._pull_after = min(max(1, -(-gradients // max(1, len(traffic.pushes)))), half)
+        self._worth_sending = min(self._most_merged, most_waiting, half)
+        self._patience = flags.read_flag("FLAGS_communicator_send_wait_times") * _WAIT
+        # One message that sends and receives costs half of two, so the thread is for those who ask for it.
+        self._receives_apart = flags.is_given(_APART) and flags.read_flag(_APART)
         self.bound = min(most_waiting + self._most_merged + self._pull_after, most_stale)
         self.staleness = 0  # steps of this trainer that its parameters do not show, at the last step
         self.worst_staleness = 0
@@ -43,6 +54,7 @@ class Background(TrainerExchange):
         self._shown = 0  # steps that the newest parameters show
         self._newest: dict[str, Any] = {}
         self._stopping = False
+        self._awaited = False  # whether somebody waits for gradients to be sent
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self.session.communicators.append(self)
@@ -53,15 +65,13 @@ class Background(TrainerExchange):
     # The training thread
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        pushes = self.traffic.pushes
+        pushes = self._pushes
         values = [on_host(env[variable.name]) for variable in pushes]
         with self._changed:
             self.session.step += 1
             if not self._threads and self._failure is None:
                 raise RuntimeError("the communicator of this program was stopped; start it again before training on")
-            self._changed.wait_for(lambda: self._failure or not (self._waiting.full or self._too_far_ahead()))
-            if self._failure is not None:
-                raise self._failure
+            self._wait_for(lambda: not (self._waiting.full or self._too_far_ahead()))
             self._waiting.add(pushes, values)
             self._stepped += 1
             self.staleness = self._stepped - 1 - self._shown
@@ -72,6 +82,16 @@ class Background(TrainerExchange):
 
     def _too_far_ahead(self) -> bool:
         return self._stepped - self._shown >= self.bound
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        """Waits for what sending brings about, which therefore does not wait for more steps meanwhile."""
+        if not condition():
+            self._awaited = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._failure or condition())
+            self._awaited = False
+        if self._failure is not None:
+            raise self._failure
 
     # Sending and receiving
 
@@ -101,9 +121,7 @@ class Background(TrainerExchange):
     def flush(self) -> None:
         """Returns when servers have the gradients of every step so far."""
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or self._sent == self._stepped or not self._threads)
-            if self._failure is not None:
-                raise self._failure
+            self._wait_for(lambda: self._sent == self._stepped or not self._threads)
 
     def stop(self) -> None:
         """Sends what is waiting, then ends the threads."""
@@ -135,18 +153,23 @@ class Background(TrainerExchange):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting.steps or self._stopping)
+                # One message for several steps costs what one for a single step does.
+                self._changed.wait_for(self._is_worth_sending, self._patience)
                 if not self._waiting.steps:
                     return
                 batch = self._waiting.take()
                 pulls = not self._receives_apart and self._sent + batch.steps - self._shown >= self._pull_after
                 self._changed.notify_all()
             wanted = self.traffic.pulls if pulls else ()
-            answers = self.session.push(messages(batch.merged(self.traffic.pushes), wanted), batch.steps)
+            answers = self.session.push(messages(batch.merged(self._pushes), wanted), batch.steps)
             with self._changed:
                 self._sent += batch.steps
                 if pulls:
                     self._take(answers, self._sent)
                 self._changed.notify_all()
+
+    def _is_worth_sending(self) -> bool:
+        return self._awaited or self._stopping or self._waiting.steps >= self._worth_sending
 
     def _receive(self) -> None:
         while True:

@@ -26,6 +26,7 @@ from refluid.runtime import wire
 from refluid.runtime.geo import ChangedRows
 from refluid.runtime.log import Log
 from refluid.runtime.meetings import Meetings
+from refluid.runtime.memory import keep_freed_memory
 from refluid.runtime.modes import Mode
 from refluid.runtime.peers import Peers
 from refluid.runtime.roster import Roster
@@ -102,6 +103,7 @@ class Server(Exchange):
         guarded = {name: self._guarded(name, handler) for name, handler in handlers.items()}
         server = listen(self.endpoint, guarded, threads=2 * self.trainers + 8)
         _current = self
+        keep_freed_memory()
         metrics = self._watch.serve()
         try:
             server.start()

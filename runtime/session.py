@@ -23,6 +23,7 @@ from refluid import flags
 from refluid.errors import ServerError, ServersMissingError
 from refluid.runtime import wire
 from refluid.runtime.log import Log
+from refluid.runtime.memory import keep_freed_memory
 from refluid.runtime.modes import Mode
 from refluid.runtime.trainer_metrics import TrainerMetrics
 from refluid.runtime.transport import Connection
@@ -64,6 +65,7 @@ class Session:
 
     def __init__(self, job: Job):
         self.job = job
+        keep_freed_memory()
         self.incarnation = secrets.randbits(63)
         self.log = Log(role="trainer", trainer=job.trainer)
         self.watch = TrainerMetrics(

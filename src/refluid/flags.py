@@ -16,7 +16,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_communicator_independent_recv_thread": True,
     "FLAGS_communicator_is_sgd_optimizer": True,
     "FLAGS_communicator_max_merge_var_num": 20,
-    "FLAGS_communicator_max_staleness": 8,  # runtime: steps an async trainer may be ahead of its parameters; refluid's
+    "FLAGS_communicator_max_staleness": 20,  # runtime: steps an async trainer may be ahead of its parameters; refluid's
     "FLAGS_communicator_merge_sparse_grad": True,
     "FLAGS_communicator_min_send_grad_num_before_recv": 20,
     "FLAGS_communicator_send_queue_size": 20,

@@ -3,9 +3,9 @@
 import numpy as np
 
 SEEDS = range(5)
-STEPS = 80
+STEPS = 160
 # A mode's mean loss over the last steps may be this much above the local run's, as a part of what training gains.
-ALLOWED = 0.25
+ALLOWED = 0.1
 
 
 def ending(losses):
@@ -13,7 +13,7 @@ def ending(losses):
 
 
 def test_other_modes_end_near_the_local_run(jobs):
-    base = {"optimizer": "SGD", "embedding": True, "rate": 0.02, "steps": STEPS, "keep": False}
+    base = {"optimizer": "SGD", "embedding": True, "rate": 0.01, "steps": STEPS, "keep": False}
     local = jobs.train_locally([{**base, "seed": seed} for seed in SEEDS])
     modes = [
         {"mode": "half_async"},
