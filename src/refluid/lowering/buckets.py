@@ -2,12 +2,13 @@
 
 A fed tensor has a number of rows, a longest sequence and, with several LoD levels, numbers of inner sequences. Together
 with those of the other feeds they ask for a compiled step. Sizes that were used together before are used again as long
-as they do not waste too much; new ones leave some room. So programs of variable-length batches settle to a handful of
-compilations.
+as they do not waste too much; new ones leave some room. When many sets of sizes are in use, waste is accepted. So
+programs of variable-length batches settle to a handful of compilations.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -21,6 +22,7 @@ Need = tuple[str, str]  # a feed, and what of it has a size: "rows", "longest" o
 _SMALLEST = 8
 _ROOM = 1.125  # a new bucket for rows is at least this much larger than what asked for it
 _WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
+_SETS, _BATCHES = 3, 64  # so many sets of sizes are made freely, and one more for twice as many batches
 _KINDS = ("rows", "longest", "sequences")
 
 
@@ -71,19 +73,43 @@ class Buckets:
         }
 
     def _sizes(self, needs: Mapping[Need, int]) -> tuple[int, ...]:
-        """Sizes for all needs of a feed: a set in use, or a new one."""
+        """Sizes for all needs of a feed: a set in use, or a new one.
+
+        While few sets are in use, they must fit well. Later a set that is far too large is better than yet another
+        compilation; the longer a program runs, the more sets it may have.
+        """
         used = self.in_use.setdefault(tuple(needs), Counter())
-        fitting = [sizes for sizes in used if all(map(self._serves, needs, sizes, needs.values()))]
-        sizes = min(fitting, key=sum) if fitting else self._new_sizes(needs, used)
+        large = [sizes for sizes in used if self._hold(needs, sizes)]
+        fitting = [sizes for sizes in large if all(map(self._fits, needs, sizes, needs.values()))]
+        if not fitting and len(used) >= _SETS + math.log2(1 + used.total() / _BATCHES):
+            fitting = large or [self._large_sizes(needs, used)]
+        sizes = min(fitting, key=math.prod) if fitting else self._new_sizes(needs, used)
         used[sizes] += 1
         return sizes
 
+    def _hold(self, needs: Mapping[Need, int], sizes: tuple[int, ...]) -> bool:
+        """Whether sizes are large enough, and equal where needs are: words and their labels go together."""
+        found: dict[tuple[str, int], int] = {}
+        return all(
+            self._holds(need, size, wanted) and found.setdefault((need[1], wanted), size) == size
+            for (need, wanted), size in zip(needs.items(), sizes, strict=True)
+        )
+
     def _new_sizes(self, needs: Mapping[Need, int], used: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """Within one feed, equal needs get equal sizes: words and their labels go together."""
+        """Sizes that fit well; those in use are preferred."""
         found: dict[tuple[str, int], int] = {}
         for place, (need, size) in enumerate(needs.items()):
-            known = [sizes[place] for sizes in used if self._serves(need, sizes[place], size)]
+            known = [sizes[place] for sizes in used if self._fits(need, sizes[place], size)]
             found.setdefault((need[1], size), min(known) if known else self._new_size(need, size))
+        return tuple(found[need[1], size] for need, size in needs.items())
+
+    def _large_sizes(self, needs: Mapping[Need, int], used: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """Sizes that hold all batches so far, too, except where the user chose smaller ones."""
+        found: dict[tuple[str, int], int] = {}
+        for place, (need, size) in enumerate(needs.items()):
+            known = [sizes[place] for sizes in used if self._holds(need, sizes[place], size)]
+            largest = max([*known, self._new_size(need, size)])
+            found[need[1], size] = max(found.get((need[1], size), 0), largest)
         return tuple(found[need[1], size] for need, size in needs.items())
 
     def _new_size(self, need: Need, size: int) -> int:
@@ -91,11 +117,14 @@ class Buckets:
         large_enough = [chosen for chosen in self._choice(need) if chosen >= size]
         return large_enough[0] if large_enough else round_up(int(size * _ROOM) if kind == "rows" else size)
 
-    def _serves(self, need: Need, size: int, wanted: int) -> bool:
-        if any(wanted <= chosen < size for chosen in self._choice(need)):
-            return False  # the user chose a smaller one
+    def _holds(self, need: Need, size: int, wanted: int) -> bool:
+        """Whether ``size`` is large enough, and the user chose no smaller one that is."""
+        return wanted <= size and not any(wanted <= chosen < size for chosen in self._choice(need))
+
+    def _fits(self, need: Need, size: int, wanted: int) -> bool:
+        """Whether ``size`` holds what is wanted without much waste, or is the user's choice."""
         limit = max(_SMALLEST, wanted * _WASTE[need[1].split()[0]])
-        return wanted <= size and (size <= limit or size in self._choice(need))
+        return self._holds(need, size, wanted) and (size <= limit or size in self._choice(need))
 
     def _choice(self, need: Need) -> list[int]:
         kind = need[1].split()[0]
