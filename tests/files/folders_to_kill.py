@@ -9,7 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from refluid.files.writing import PARTIAL, write_together
+from refluid.files.storage import PARTIAL
+from refluid.files.writing import write_together
 
 NAMES = ["a", "b", "c"]
 

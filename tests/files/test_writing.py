@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from refluid.files import writing
+from refluid.files.storage import PARTIAL
 from refluid.files.writing import atomic_write, path_inside, write_together
 
 
@@ -121,7 +122,7 @@ def test_folders_that_cannot_be_exchanged_are_written_file_by_file(tmp_path, mon
     write_together("." if how == "working folder" else folder, writers(a=b"2", b=b"2"))
     assert folder.stat().st_ino == before
     assert (folder / "a").read_bytes() == (folder / "b").read_bytes() == b"2"
-    assert not [name for name in names_in(folder) if name.endswith(writing.PARTIAL)]
+    assert not [name for name in names_in(folder) if name.endswith(PARTIAL)]
 
 
 def test_names_may_hold_folders(tmp_path):
@@ -162,7 +163,7 @@ def test_several_may_write_to_one_folder(tmp_path, before):
     assert {name: (folder / name).read_bytes() for name in "abcd"} == {name: name.encode() * 1000 for name in "abcd"}
     assert (folder / "z").exists() == (before != "absent")
     assert names_in(tmp_path) == ["folder"]
-    assert not [name for name in names_in(folder) if name.endswith(writing.PARTIAL)]
+    assert not [name for name in names_in(folder) if name.endswith(PARTIAL)]
 
 
 def test_several_may_write_the_same_files(tmp_path):

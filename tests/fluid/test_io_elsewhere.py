@@ -73,6 +73,21 @@ def test_states(model):
         fluid.load(fluid.default_main_program(), f"{ROOT}/absent")
 
 
+def test_files_without_a_folder(model):
+    before, main = values(), fluid.default_main_program()
+    fluid.save(main, "memory://model")
+    fluid.io.save_persistables(model[0], None, filename="memory://all")
+    assert files_below(at("memory://")) == ["all", "model.pdmodel", "model.pdopt", "model.pdparams"]
+    for load in (
+        lambda: fluid.load(main, "memory://model"),
+        lambda: fluid.io.load_persistables(model[0], None, filename="memory://all"),
+        lambda: fluid.load(main, "memory://all", var_list=fluid.io.get_program_persistable_vars(main)),
+    ):
+        spoil()
+        load()
+        assert_same(values(), before)
+
+
 @pytest.mark.parametrize("params_filename", [None, "params"])
 def test_inference_models(model, params_filename):
     executor, predicted = model

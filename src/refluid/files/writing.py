@@ -11,7 +11,6 @@ import ctypes
 import errno
 import io
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -22,10 +21,8 @@ from typing import Any, BinaryIO
 
 from refluid.faults import fault_point
 from refluid.files.folder_locks import locked
-from refluid.files.remote_writing import PARTIAL, Writers, upload, upload_together
-from refluid.files.storage import AnyPath, RemotePath, at
-
-__all__ = ["PARTIAL", "atomic_write", "path_inside", "write_together"]
+from refluid.files.remote_writing import Writers, upload, upload_together
+from refluid.files.storage import AnyPath, RemotePath, at, partial_name
 
 _CHUNK = 1 << 25
 
@@ -40,7 +37,7 @@ def atomic_write(path: str | os.PathLike[str] | RemotePath) -> Iterator[BinaryIO
         return
     target = Path(os.path.realpath(place))
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial_name(target)
+    partial = partial_name(target)
     try:
         with _create(partial) as stream:
             yield stream
@@ -84,6 +81,11 @@ def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers
     _write_in_place(target, writers)
 
 
+def writer_of(content: bytes) -> Callable[[BinaryIO], object]:
+    """What writes these bytes, for `write_together`."""
+    return lambda stream: stream.write(content)
+
+
 def path_inside(folder: str | os.PathLike[str] | RemotePath, name: str) -> AnyPath:
     """The path of ``name`` in ``folder``; names that lead elsewhere, as those of a forged model may, are refused."""
     parts = name.split("/")
@@ -108,7 +110,7 @@ def _may_be_exchanged(folder: Path) -> bool:
 
 def _write_folder(folder: Path, writers: Writers) -> None:
     """Writes a folder beside ``folder`` and lets it take its place."""
-    stage = _partial_name(folder)
+    stage = partial_name(folder)
     try:
         stage.mkdir()
         for name, write in writers.items():
@@ -128,6 +130,7 @@ def _take_free_place(stage: Path, folder: Path) -> bool:
     try:
         if not folder.exists():
             os.rename(stage, folder)
+            fault_point("renamed")
             return True
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else made it in the meantime
@@ -178,7 +181,7 @@ def _write_in_place(folder: Path, writers: Writers) -> None:
         for name, write in writers.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            partials[target] = _partial_name(target)
+            partials[target] = partial_name(target)
             _write_file(partials[target], write)
         with locked(folder):
             for target, partial in partials.items():
@@ -199,11 +202,6 @@ def _write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
         fault_point("written")
         _to_disk(stream)
     fault_point("synced")
-
-
-def _partial_name(path: Path) -> Path:
-    # Names may be as long as the file system allows; the hidden one must not be longer.
-    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}{PARTIAL}")
 
 
 def _create(path: Path) -> BinaryIO:
