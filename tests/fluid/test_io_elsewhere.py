@@ -161,3 +161,21 @@ def test_a_trainer_goes_on_from_checkpoints_elsewhere():
     third = fluid.Trainer(train_func, lambda: fluid.optimizer.SGD(0.1), param_path=f"{ROOT}/params")
     w = [np.array(each.scope.find_var("fc_0.w_0").get_tensor()).tolist() for each in (second, third)]
     assert w[0] == w[1]
+
+
+def test_programs_traces_and_samples(model):
+    from paddle.dataset import common
+    from paddle.fluid.incubate.fleet.utils import utils
+    from paddle.reader import creator
+
+    main = fluid.default_main_program()
+    for is_text in (False, True):
+        utils.save_program(main, f"{ROOT}/program", is_text)
+        loaded = utils.load_program(f"{ROOT}/program", is_text)
+        assert loaded.desc.serialize_to_string() == main.desc.serialize_to_string()
+    utils.parse_program(main, f"{ROOT}/lists")
+    with fluid.profiler.profiler("CPU", profile_path=f"{ROOT}/lists/trace"):
+        pass
+    assert files_below(at(f"{ROOT}/lists")) == ["ops.log", "trace", "vars_all.log", "vars_persistable.log"]
+    common.split(lambda: iter(["a\n", "b\n"]), 2, f"{ROOT}/%d", lambda lines, file: file.write("".join(lines).encode()))
+    assert list(creator.text_file(f"{ROOT}/0")()) == ["a", "b"]

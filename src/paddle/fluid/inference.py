@@ -256,7 +256,7 @@ def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePred
 def _open(folder: str, program_file: str, params_file: str, buffers: tuple[bytes, bytes] | None) -> InferenceModel:
     if buffers is None and not (program_file and params_file):
         if not folder:
-            raise ValueError("the configuration names no model: it needs a folder, or a program's and a parameters' file")
+            raise ValueError("the configuration names no model: neither a folder, nor a program and a parameters file")
         return open_model(folder)
     if buffers is None:
         program, params = at(program_file), at(params_file)
