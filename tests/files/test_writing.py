@@ -207,6 +207,15 @@ def test_processes_take_turns_too(tmp_path):
     assert names_in(folder) == ["a", "b", "c"] and names_in(tmp_path) == ["folder"]
 
 
+@pytest.mark.parametrize("other", ["d", "a/d", "a/d/file"])
+def test_folders_of_others_stay(tmp_path, other):
+    write_together(tmp_path, {"a/b": lambda stream: stream.write(b"1")})
+    (tmp_path / other).parent.mkdir(exist_ok=True)
+    (tmp_path / other).mkdir() if not other.endswith("file") else (tmp_path / other).write_bytes(b"")
+    write_together(tmp_path, {"a/b": lambda stream: stream.write(b"2")})
+    assert (tmp_path / other).exists() and (tmp_path / "a/b").read_bytes() == b"2"
+
+
 def deaths(tmp_path, *arguments):
     script = Path(__file__).parent / "folders_to_kill.py"
     command = [sys.executable, script, tmp_path / "root", *arguments]
@@ -215,8 +224,9 @@ def deaths(tmp_path, *arguments):
     return [line.split() for line in run.stdout.splitlines()]
 
 
-def test_a_kill_at_any_write_leaves_the_old_folder_or_the_new_one(tmp_path):
-    found = deaths(tmp_path)
+@pytest.mark.parametrize("names", ["plain", "inner"])
+def test_a_kill_at_any_write_leaves_the_old_folder_or_the_new_one(tmp_path, names):
+    found = deaths(tmp_path, names)
     first = {state for stage, state, _ in found if stage == "first"}
     second = [state for stage, state, _ in found if stage == "second"]
     assert first == {"absent", "222"}
