@@ -3,8 +3,8 @@
     python bench/save_load.py [megabytes] [repeats]
 
 numpy.save does not wait for the disk; refluid does (fsync), and writes beside the old file first. `in place` replaces a
-file that is there, as each checkpoint after the first does. fluid.save pickles as Fluid does, with protocol 2, whose
-bytes travel as text: Python's own pickle takes as long.
+file that is there, as each checkpoint after the first does. fluid.save writes what Python's pickle reads; arrays of this
+size travel in it as raw bytes.
 """
 
 import os

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from refluid.files.writing import atomic_write
+
 SORT_KEYS = ("calls", "total", "max", "min", "ave")
 
 
@@ -161,5 +163,5 @@ def write_trace(recording: Recording, path: str) -> None:
         }
         for event in recording.events
     ]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+    with atomic_write(path) as stream:
+        stream.write(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode())

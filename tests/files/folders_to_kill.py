@@ -1,7 +1,8 @@
 """Writes folders and dies, at every point where it can; tells what each death left. Started by test_file_writing.py.
 
 python folders_to_kill.py FOLDER        a new folder, then the same again, with a file of somebody else in it
-python folders_to_kill.py FOLDER deep   the same with a subfolder, which cannot be exchanged as a whole
+python folders_to_kill.py FOLDER inner  the same with names that have folders of their own
+python folders_to_kill.py FOLDER deep   the same with somebody else's subfolder, which cannot be exchanged as a whole
 """
 
 import os
@@ -9,9 +10,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from refluid.files.writing import PARTIAL, write_together
+from refluid.files.storage import PARTIAL
+from refluid.files.writing import write_together
 
-NAMES = ["a", "b", "c"]
+NAMES = ["a", "b", "c"] if "inner" not in sys.argv else ["a", "inner/b", "inner/deeper/c"]
 
 
 def write(folder, value):
@@ -30,8 +32,8 @@ def look(folder):
             found += chr(content[0]) if whole else "?"
         else:
             found += "-"
-    others = [path for path in folder.rglob("*") if path.name not in NAMES and not path.name.endswith(PARTIAL)]
-    return found + "+" * len([path for path in others if path.is_file()])
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return found + "+" * len([name for name in files.difference(NAMES) if not name.endswith(PARTIAL)])
 
 
 def die_everywhere(root, deep):
@@ -57,4 +59,4 @@ def die_everywhere(root, deep):
 
 
 if __name__ == "__main__":
-    die_everywhere(Path(sys.argv[1]), deep=len(sys.argv) > 2)
+    die_everywhere(Path(sys.argv[1]), deep="deep" in sys.argv)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from refluid.files import writing
+from refluid.files.storage import PARTIAL
 from refluid.files.writing import atomic_write, path_inside, write_together
 
 
@@ -121,7 +122,7 @@ def test_folders_that_cannot_be_exchanged_are_written_file_by_file(tmp_path, mon
     write_together("." if how == "working folder" else folder, writers(a=b"2", b=b"2"))
     assert folder.stat().st_ino == before
     assert (folder / "a").read_bytes() == (folder / "b").read_bytes() == b"2"
-    assert not [name for name in names_in(folder) if name.endswith(writing.PARTIAL)]
+    assert not [name for name in names_in(folder) if name.endswith(PARTIAL)]
 
 
 def test_names_may_hold_folders(tmp_path):
@@ -162,7 +163,7 @@ def test_several_may_write_to_one_folder(tmp_path, before):
     assert {name: (folder / name).read_bytes() for name in "abcd"} == {name: name.encode() * 1000 for name in "abcd"}
     assert (folder / "z").exists() == (before != "absent")
     assert names_in(tmp_path) == ["folder"]
-    assert not [name for name in names_in(folder) if name.endswith(writing.PARTIAL)]
+    assert not [name for name in names_in(folder) if name.endswith(PARTIAL)]
 
 
 def test_several_may_write_the_same_files(tmp_path):
@@ -206,6 +207,15 @@ def test_processes_take_turns_too(tmp_path):
     assert names_in(folder) == ["a", "b", "c"] and names_in(tmp_path) == ["folder"]
 
 
+@pytest.mark.parametrize("other", ["d", "a/d", "a/d/file"])
+def test_folders_of_others_stay(tmp_path, other):
+    write_together(tmp_path, {"a/b": lambda stream: stream.write(b"1")})
+    (tmp_path / other).parent.mkdir(exist_ok=True)
+    (tmp_path / other).mkdir() if not other.endswith("file") else (tmp_path / other).write_bytes(b"")
+    write_together(tmp_path, {"a/b": lambda stream: stream.write(b"2")})
+    assert (tmp_path / other).exists() and (tmp_path / "a/b").read_bytes() == b"2"
+
+
 def deaths(tmp_path, *arguments):
     script = Path(__file__).parent / "folders_to_kill.py"
     command = [sys.executable, script, tmp_path / "root", *arguments]
@@ -214,8 +224,9 @@ def deaths(tmp_path, *arguments):
     return [line.split() for line in run.stdout.splitlines()]
 
 
-def test_a_kill_at_any_write_leaves_the_old_folder_or_the_new_one(tmp_path):
-    found = deaths(tmp_path)
+@pytest.mark.parametrize("names", ["plain", "inner"])
+def test_a_kill_at_any_write_leaves_the_old_folder_or_the_new_one(tmp_path, names):
+    found = deaths(tmp_path, names)
     first = {state for stage, state, _ in found if stage == "first"}
     second = [state for stage, state, _ in found if stage == "second"]
     assert first == {"absent", "222"}

@@ -144,3 +144,7 @@ def test_mistakes_are_told(tmp_path):
         core.PaddleTensor(np.zeros(3))
     with pytest.raises(TypeError, match="takes an AnalysisConfig or a NativeConfig, not str"):
         core.create_paddle_predictor(str(tmp_path))
+    config = core.AnalysisConfig()
+    config.set_prog_file(str(tmp_path / "__model__"))
+    with pytest.raises(ValueError, match="the configuration names no model"):
+        core.create_paddle_predictor(config)

@@ -1,6 +1,7 @@
 """fluid.io: what is saved comes back, in every form, all of it or nothing."""
 
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -91,7 +92,9 @@ def test_a_bad_file_leaves_every_variable_as_it_was(model, tmp_path, filename):
     damaged.write_bytes(damaged.read_bytes()[:-1])
     spoil()
     before = values()
-    with pytest.raises(ValueError, match="ends too early"):
+    last = sorted(before)[-1]
+    problem = f"variable {last}: {damaged}: the file ends too early: .* missing, .* are left; expected float32"
+    with pytest.raises(ValueError, match=problem):
         fluid.io.load_persistables(model[0], str(tmp_path), filename=filename)
     assert_same(values(), before)
 
@@ -106,6 +109,13 @@ def test_loading_says_what_does_not_fit(model, tmp_path):
     with pytest.raises(ValueError, match="holds more than the tensors of batch_norm_0.b_0"):
         first = fluid.default_main_program().global_block().var("batch_norm_0.b_0")
         fluid.io.load_vars(executor, folder, vars=[first], filename="all")
+    with pytest.raises(FileNotFoundError, match="no file .*/absent, which should hold batch_norm_0.b_0, .* more"):
+        fluid.io.load_persistables(executor, folder, filename="absent")
+    fluid.io.save_params(executor, folder, filename="parameters")
+    more = [*fluid.default_main_program().all_parameters(), fluid.Program().global_block().create_var(name="z")]
+    more[-1].shape, more[-1].dtype = [2], "int64"
+    with pytest.raises(ValueError, match=r"variable z: .*parameters does not hold it; .* of .*, expected int64\[2\]"):
+        fluid.io.load_vars(executor, folder, vars=more, filename="parameters")
     other = fluid.Program()
     other.global_block().create_parameter(name="fc_1.w_0", shape=[5, 1], dtype="float32")
     with pytest.raises(ValueError, match=r"has shape \[5, 1\], but .* holds \[3, 1\]"):
@@ -188,10 +198,12 @@ def test_inference_models_explain_what_is_wrong(model, tmp_path):
         fluid.io.save_inference_model(str(tmp_path), ["z"], [predicted], executor)
     with pytest.raises(ValueError, match="target_vars must be a list of variables"):
         fluid.io.save_inference_model(str(tmp_path), ["x"], [], executor)
-    with pytest.raises(ValueError, match="there is no model file"):
+    with pytest.raises(ValueError, match="there is no folder .*absent"):
+        fluid.io.load_inference_model(str(tmp_path / "absent"), executor)
+    with pytest.raises(FileNotFoundError, match="there is no model file"):
         fluid.io.load_inference_model(str(tmp_path), executor)
     (tmp_path / "__model__").write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match="not a Fluid program"):
+    with pytest.raises(ValueError, match="__model__: these 19 bytes are not a Fluid program"):
         fluid.io.load_inference_model(str(tmp_path), executor)
 
 
@@ -224,6 +236,9 @@ def test_load_reads_folders_and_files_of_variables_too(model, tmp_path):
         fluid.load(main, str(tmp_path / "one" / "all"), model[0])
     with pytest.raises(FileNotFoundError, match="there is neither"):
         fluid.load(main, str(tmp_path / "nothing"), model[0])
+    (tmp_path / "each" / "notes").write_text("not a tensor")
+    with pytest.raises(ValueError, match="each/notes: .*every file of a folder is read"):
+        fluid.load_program_state(str(tmp_path / "each"))
 
 
 def test_a_program_state_can_be_read_changed_and_set(model, tmp_path):
@@ -245,6 +260,9 @@ def test_a_state_that_is_no_plain_data_is_not_loaded(model, tmp_path):
     target = tmp_path / "made"
     (tmp_path / "model.pdopt").write_bytes(b"cos\nsystem\n(X\x05\x00\x00\x00touchtR.")
     with pytest.raises(PickleError, match=r"model.pdopt: the pickle wants os.system"):
+        fluid.load(main, str(tmp_path / "model"))
+    (tmp_path / "model.pdparams").write_bytes(pickle.dumps(dict.fromkeys(before, "text")))
+    with pytest.raises(PickleError, match=r"variable .*: .*model.pdparams holds a str for it"):
         fluid.load(main, str(tmp_path / "model"))
     assert_same(values(), before)
     assert not target.exists()

@@ -73,6 +73,21 @@ def test_states(model):
         fluid.load(fluid.default_main_program(), f"{ROOT}/absent")
 
 
+def test_files_without_a_folder(model):
+    before, main = values(), fluid.default_main_program()
+    fluid.save(main, "memory://model")
+    fluid.io.save_persistables(model[0], None, filename="memory://all")
+    assert files_below(at("memory://")) == ["all", "model.pdmodel", "model.pdopt", "model.pdparams"]
+    for load in (
+        lambda: fluid.load(main, "memory://model"),
+        lambda: fluid.io.load_persistables(model[0], None, filename="memory://all"),
+        lambda: fluid.load(main, "memory://all", var_list=fluid.io.get_program_persistable_vars(main)),
+    ):
+        spoil()
+        load()
+        assert_same(values(), before)
+
+
 @pytest.mark.parametrize("params_filename", [None, "params"])
 def test_inference_models(model, params_filename):
     executor, predicted = model
@@ -146,3 +161,21 @@ def test_a_trainer_goes_on_from_checkpoints_elsewhere():
     third = fluid.Trainer(train_func, lambda: fluid.optimizer.SGD(0.1), param_path=f"{ROOT}/params")
     w = [np.array(each.scope.find_var("fc_0.w_0").get_tensor()).tolist() for each in (second, third)]
     assert w[0] == w[1]
+
+
+def test_programs_traces_and_samples(model):
+    from paddle.dataset import common
+    from paddle.fluid.incubate.fleet.utils import utils
+    from paddle.reader import creator
+
+    main = fluid.default_main_program()
+    for is_text in (False, True):
+        utils.save_program(main, f"{ROOT}/program", is_text)
+        loaded = utils.load_program(f"{ROOT}/program", is_text)
+        assert loaded.desc.serialize_to_string() == main.desc.serialize_to_string()
+    utils.parse_program(main, f"{ROOT}/lists")
+    with fluid.profiler.profiler("CPU", profile_path=f"{ROOT}/lists/trace"):
+        pass
+    assert files_below(at(f"{ROOT}/lists")) == ["ops.log", "trace", "vars_all.log", "vars_persistable.log"]
+    common.split(lambda: iter(["a\n", "b\n"]), 2, f"{ROOT}/%d", lambda lines, file: file.write("".join(lines).encode()))
+    assert list(creator.text_file(f"{ROOT}/0")()) == ["a", "b"]

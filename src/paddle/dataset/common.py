@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from refluid.files.writing import atomic_write
 from refluid.readers import synthetic
 
 __all__ = ["DATA_HOME", "cluster_files_reader", "download", "md5file", "split"]
@@ -100,7 +101,7 @@ def split(reader, line_count, suffix="%05d.pickle", dumper=pickle.dump):
 
 
 def _dump(lines, path, dumper):
-    with open(path, "wb") as file:
+    with atomic_write(path) as file:
         dumper(lines, file)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
@@ -255,12 +254,15 @@ def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePred
 
 
 def _open(folder: str, program_file: str, params_file: str, buffers: tuple[bytes, bytes] | None) -> InferenceModel:
-    if buffers is None and not program_file:
+    if buffers is None and not (program_file and params_file):
+        if not folder:
+            raise ValueError("the configuration names no model: neither a folder, nor a program and a parameters file")
         return open_model(folder)
-    if buffers is None and os.path.dirname(program_file) == os.path.dirname(params_file):
-        return open_model(os.path.dirname(program_file), os.path.basename(program_file), os.path.basename(params_file))
     if buffers is None:
-        buffers = at(program_file).read_bytes(), at(params_file).read_bytes()
+        program, params = at(program_file), at(params_file)
+        if str(program.parent) == str(params.parent):
+            return open_model(program.parent, program.name, params.name)
+        buffers = program.read_bytes(), params.read_bytes()
     scope = Scope()
     program, feeds, fetches = load_inference(scope, None, *buffers)
     return InferenceModel(program, feeds, [variable.name for variable in fetches], scope)

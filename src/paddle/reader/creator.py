@@ -1,6 +1,10 @@
 """Readers of arrays and files."""
 
+import io
+
 import numpy as np
+
+from refluid.files.storage import at
 
 __all__ = ["np_array", "recordio", "text_file"]
 
@@ -21,7 +25,7 @@ def text_file(path):
     """Makes a reader of the lines of a text file, line ends removed."""
 
     def reader():
-        with open(path, encoding="utf-8") as lines:
+        with at(path).open("rb") as stream, io.TextIOWrapper(stream, encoding="utf-8") as lines:
             for line in lines:
                 yield line.rstrip("\n")
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from refluid.files.programs import MODEL, read_program
 from refluid.files.storage import at
 from refluid.files.variables import (
     feeds_and_fetches,
@@ -15,12 +16,10 @@ from refluid.files.variables import (
     save_variables,
     set_holders,
 )
-from refluid.files.writing import write_together
+from refluid.files.writing import write_together, writer_of
 from refluid.ir import Operator, Program, Variable, VarType, name_of, unique_name
 from refluid.ir.remote import look_up_locally
 from refluid.scope import Scope
-
-MODEL = "__model__"
 
 
 def inference_program(program: Program, feeds: Sequence[str], targets: Sequence[Any]) -> Program:
@@ -75,7 +74,7 @@ def save_inference(
         name = os.path.basename(params_filename) if params_filename is not None else None
         save_variables(scope, chosen, folder, name, beside=model)
     else:
-        write_together(folder, {name: lambda stream, data=data: stream.write(data) for name, data in model.items()})
+        write_together(folder, {name: writer_of(data) for name, data in model.items()})
 
 
 def load_inference(
@@ -92,10 +91,9 @@ def load_inference(
         program = Program.parse_from_string(model)
         holders = read_variables_from_bytes([v for v in program.list_vars() if is_persistable(v)], params)
     else:
-        path = at(folder) / os.path.basename(os.fspath(model or MODEL))  # pyright: ignore
-        if not path.is_file():
-            raise ValueError(f"there is no model file {path}")
-        program = Program.parse_from_string(path.read_bytes())
+        if not at(folder).is_dir():
+            raise ValueError(f"there is no folder {folder} to load a model from")
+        program = read_program(at(folder) / os.path.basename(os.fspath(model or MODEL)))  # pyright: ignore
         variables = [v for v in program.list_vars() if is_persistable(v)]
         name = os.path.basename(os.fspath(params)) if params is not None else None
         holders = read_variables(variables, folder, name) if variables else {}  # pyright: ignore

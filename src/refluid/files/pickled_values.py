@@ -1,4 +1,4 @@
-"""The few things a pickle of plain data may call: what makes NumPy arrays, dtypes and scalars, and bytes.
+"""What plain data is in a pickle, and the few things it may call: what makes NumPy arrays, dtypes, scalars and bytes.
 
 Nothing here is the function that a pickle names. Each is a stand-in that looks at its arguments and makes a value.
 """
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+_MAX_DEPTH = 100  # of containers in containers
 
 
 class PickleError(ValueError):
@@ -111,6 +113,46 @@ def checked_key(key: Any) -> str:
 
 def _not_called(*_: Any) -> Any:
     raise PickleError("the pickle calls numpy.ndarray itself")
+
+
+def check_plain(value: Any) -> None:
+    """Raises unless a value is plain data, however far inside."""
+    _height(value, 0, {})
+
+
+def _height(value: Any, depth: int, heights: dict[int, int | None]) -> int:
+    """Containers must not hold unfinished arrays, functions or, however far inside, themselves; gives the height."""
+    if not isinstance(value, dict | list | tuple):
+        if value is None or isinstance(value, bool | int | float | str | bytes | Raw | np.generic | np.ndarray):
+            return 0
+        raise PickleError(f"the pickle holds a {type(value).__name__}, which is not plain data")
+    height = heights.get(id(value), 0)
+    if height is None or depth + height > _MAX_DEPTH:
+        raise PickleError("the pickle holds containers that hold themselves, or too many inside each other")
+    if id(value) not in heights:
+        heights[id(value)] = None  # being looked at
+        items = value.values() if isinstance(value, dict) else value
+        height = 1 + max((_height(item, depth + 1, heights) for item in items), default=0)
+        heights[id(value)] = height
+    return height
+
+
+def with_bytes(value: Any) -> Any:
+    """A copy of a plain value in which bytes that became no array are bytes."""
+    return _copied(value, {})
+
+
+def _copied(value: Any, known: dict[int, Any]) -> Any:
+    if id(value) not in known:
+        if isinstance(value, Raw):
+            known[id(value)] = value.array.tobytes()
+        elif isinstance(value, dict):
+            known[id(value)] = {key: _copied(item, known) for key, item in value.items()}
+        elif isinstance(value, list | tuple):
+            known[id(value)] = type(value)(_copied(item, known) for item in value)
+        else:
+            return value
+    return known[id(value)]
 
 
 # What a pickle may name: module and name, as NumPy 1, NumPy 2 and Python write them -> the stand-in.

@@ -12,15 +12,21 @@ import struct
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-import numpy as np
-
-from refluid.files.pickled_values import CALLABLES, PickleError, Raw, Unfinished, checked_key, finished
+from refluid.files.pickled_values import (
+    CALLABLES,
+    PickleError,
+    Raw,
+    Unfinished,
+    check_plain,
+    checked_key,
+    finished,
+    with_bytes,
+)
 from refluid.files.raw import left, read_aligned
 
 __all__ = ["PickleError", "read_pickle"]
 
 _MARK = object()
-_MAX_DEPTH = 100  # of containers in containers
 _MAX_LINE = 4096  # only names and short numbers are written as lines
 _LARGE = 1 << 16  # bytes from which an array can have them where they are
 
@@ -50,39 +56,8 @@ def read_pickle(source: bytes | BinaryIO) -> Any:
         struct.error,
     ) as error:
         raise PickleError(f"the pickle is damaged near byte {machine.position}: {error!r}") from error
-    _check_plain(value, 0, {})
-    return _with_bytes(value, {}) if not all(raw.is_taken for raw in machine.raws) else value
-
-
-def _check_plain(value: Any, depth: int, heights: dict[int, int | None]) -> int:
-    """Containers must not hold unfinished arrays, functions or, however far inside, themselves; gives the height."""
-    if not isinstance(value, dict | list | tuple):
-        if value is None or isinstance(value, bool | int | float | str | bytes | Raw | np.generic | np.ndarray):
-            return 0
-        raise PickleError(f"the pickle holds a {type(value).__name__}, which is not plain data")
-    height = heights.get(id(value), 0)
-    if height is None or depth + height > _MAX_DEPTH:
-        raise PickleError("the pickle holds containers that hold themselves, or too many inside each other")
-    if id(value) not in heights:
-        heights[id(value)] = None  # being looked at
-        items = value.values() if isinstance(value, dict) else value
-        height = 1 + max((_check_plain(item, depth + 1, heights) for item in items), default=0)
-        heights[id(value)] = height
-    return height
-
-
-def _with_bytes(value: Any, known: dict[int, Any]) -> Any:
-    """A copy in which bytes that became no array are bytes."""
-    if id(value) not in known:
-        if isinstance(value, Raw):
-            known[id(value)] = value.array.tobytes()
-        elif isinstance(value, dict):
-            known[id(value)] = {key: _with_bytes(item, known) for key, item in value.items()}
-        elif isinstance(value, list | tuple):
-            known[id(value)] = type(value)(_with_bytes(item, known) for item in value)
-        else:
-            return value
-    return known[id(value)]
+    check_plain(value)
+    return with_bytes(value) if not all(raw.is_taken for raw in machine.raws) else value
 
 
 class _Machine:

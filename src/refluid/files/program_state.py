@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,10 +12,10 @@ import numpy as np
 from refluid.errors import UninitializedError
 from refluid.files.pickle_writing import write_pickle
 from refluid.files.pickles import PickleError, read_pickle
-from refluid.files.storage import AnyPath, at, files_below
-from refluid.files.tensors import read_lod_tensor
+from refluid.files.storage import PARTIAL, AnyPath, at, files_below
+from refluid.files.tensors import TensorFileError, read_lod_tensor
 from refluid.files.variables import check_fits, give_arrays, is_persistable, load_variables, read_variables, set_arrays
-from refluid.files.writing import PARTIAL, write_together
+from refluid.files.writing import write_together, writer_of
 from refluid.ir import Parameter, Program, Variable
 from refluid.scope import Scope
 
@@ -25,20 +24,15 @@ _SUFFIXES = (".pdparams", ".pdopt", ".pdmodel")
 
 def save_state(scope: Scope, program: Program, path: str) -> None:
     """Writes parameters, the other persistable variables and the program; the three files appear one after another."""
-    folder, prefix = os.path.split(path)
-    if not prefix:
+    prefix = at(path)
+    if path.endswith("/") or not prefix.name:
         raise ValueError(f"{path!r} must end in the name the files begin with, such as 'folder/model'")
     writers: dict[str, Any] = {}
     for suffix, variables in ((".pdparams", parameters(program)), (".pdopt", optimizer_state(program))):
         arrays = {v.name: _value(scope, v, path) for v in variables}
-        writers[prefix + suffix] = partial(_write_arrays, arrays)
-    described = program.desc.serialize_to_string()
-    writers[prefix + ".pdmodel"] = lambda stream: stream.write(described)
-    write_together(folder or os.curdir, writers)
-
-
-def _write_arrays(arrays: Mapping[str, np.ndarray], stream: Any) -> None:
-    write_pickle(stream, arrays)
+        writers[prefix.name + suffix] = partial(write_pickle, arrays=arrays)
+    writers[prefix.name + ".pdmodel"] = writer_of(program.desc.serialize_to_string())
+    write_together(prefix.parent, writers)
 
 
 def parameters(program: Program) -> list[Variable]:
@@ -78,6 +72,8 @@ def _pick(variables: Sequence[Variable], arrays: Mapping[str, Any], path: str) -
     if missing:
         raise ValueError(f"{path} has no value for {', '.join(missing[:10])}; it belongs to another model")
     for variable in variables:
+        if not isinstance(arrays[variable.name], np.ndarray | np.generic):
+            raise PickleError(f"variable {variable.name}: {path} holds a {type(arrays[variable.name]).__name__} for it")
         check_fits(variable, arrays[variable.name], path)
     counts = Counter(map(id, arrays.values()))  # a file may hold one array under two names; in a scope they are two
     return {v.name: arrays[v.name].copy() if counts[id(arrays[v.name])] > 1 else arrays[v.name] for v in variables}
@@ -100,7 +96,7 @@ def _load_variable_files(scope: Scope, program: Program, path: str, variables: S
         names = set(_saved_files(path))
         load_variables(scope, [v for v in program.list_vars() if v.name in names], path)
     elif at(path).is_file():
-        load_variables(scope, _needed_list(path, variables), *os.path.split(path))
+        load_variables(scope, _needed_list(path, variables), "", path)
     else:
         raise FileNotFoundError(f"there is neither {_prefix(path)}.pdparams nor {path}")
 
@@ -120,7 +116,7 @@ def read_state(path: str, variables: Sequence[Variable] | None = None) -> dict[s
             found.update(read_arrays(prefix + ".pdopt"))
         return found
     if at(path).is_file():
-        holders = read_variables(_needed_list(path, variables), *os.path.split(path))
+        holders = read_variables(_needed_list(path, variables), "", path)
     elif variables is not None:
         holders = read_variables(variables, path)
     else:
@@ -129,8 +125,11 @@ def read_state(path: str, variables: Sequence[Variable] | None = None) -> dict[s
 
 
 def _read_alone(path: AnyPath) -> Any:
-    with path.open("rb") as stream:
-        return read_lod_tensor(stream)
+    try:
+        with path.open("rb") as stream:
+            return read_lod_tensor(stream)
+    except TensorFileError as error:
+        raise TensorFileError(f"{path}: {error}; without var_list, every file of a folder is read") from error
 
 
 def _saved_files(folder: str) -> list[str]:

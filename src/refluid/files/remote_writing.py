@@ -7,7 +7,6 @@ On the others its files appear one after the other, in their order: write last w
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,9 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from refluid.faults import fault_point
-from refluid.files.storage import RemotePath
+from refluid.files.storage import RemotePath, partial_name
 
-PARTIAL = ".partial"
 _SHOW_WHOLE_UPLOADS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "r2"}
 _RENAME_FOLDERS = {"hdfs", "viewfs", "webhdfs", "webHDFS", "sftp", "ssh", "smb"}
 
@@ -50,7 +48,7 @@ def _send_folder(contents: Mapping[str, Path], folder: RemotePath) -> bool:
     """Makes a folder appear with all its files; False if there is one."""
     if folder.exists():
         return False
-    partial = _partial_name(folder)
+    partial = partial_name(folder)
     try:
         for name, content in contents.items():
             target = partial.joinpath(*name.split("/"))
@@ -70,7 +68,7 @@ def send_file(content: Path, target: RemotePath) -> None:
     if _protocols(target) & _SHOW_WHOLE_UPLOADS:
         _copy(content, target)
         return
-    partial = _partial_name(target)
+    partial = partial_name(target)
     try:
         _copy(content, partial)
         _rename(partial, target)
@@ -93,10 +91,6 @@ def _rename(partial: RemotePath, target: RemotePath) -> None:
     if partial.exists():
         target.remove()
         partial.system.mv(partial.path, target.path)
-
-
-def _partial_name(path: RemotePath) -> RemotePath:
-    return path.parent / f".{path.name[:200]}.{secrets.token_hex(6)}{PARTIAL}"
 
 
 def _protocols(path: RemotePath) -> set[str]:

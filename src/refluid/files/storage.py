@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
+PARTIAL = ".partial"  # how the name of a file or folder ends that is not complete yet
 _URL = re.compile(r"([A-Za-z][\w+.:-]*)://(.*)", re.DOTALL)
 
 
@@ -85,6 +87,7 @@ class RemotePath:
 
 
 AnyPath = Path | RemotePath
+SomePath = TypeVar("SomePath", Path, RemotePath)
 
 
 def at(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
@@ -108,6 +111,19 @@ def at(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
         return RemotePath(*url_to_fs(text))
     except (ValueError, ImportError) as error:
         raise type(error)(f"{text}: {error}") from error
+
+
+def file_in(folder: str | os.PathLike[str] | RemotePath, filename: str) -> AnyPath:
+    """The file a user means with a folder, perhaps "", and a name that may begin with folders of its own."""
+    if isinstance(folder, RemotePath):
+        return folder / filename
+    return at(os.path.join(folder, filename))
+
+
+def partial_name(path: SomePath) -> SomePath:
+    """A hidden name beside ``path``, for what will be there when it is complete."""
+    # Names may be as long as the file system allows; the hidden one must not be longer.
+    return path.parent / f".{path.name[:200]}.{secrets.token_hex(6)}{PARTIAL}"
 
 
 def files_below(folder: AnyPath) -> list[str]:

@@ -7,7 +7,6 @@ for a folder. Loading is all or nothing: a file that is missing, damaged or of a
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO
@@ -15,9 +14,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from refluid.errors import UninitializedError
-from refluid.files.storage import at
+from refluid.files.raw import left
+from refluid.files.storage import AnyPath, file_in
 from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
-from refluid.files.writing import path_inside, write_together
+from refluid.files.writing import path_inside, write_together, writer_of
 from refluid.ir import Program, Variable, VarType
 from refluid.ir.slices import slices_of
 from refluid.ir.vartype import as_numpy
@@ -26,6 +26,7 @@ from refluid.tensors import LoDTensor, SelectedRowsTensor, own
 
 LOADED = "@PARAMETERS_LOADED@"  # a variable of a server's scope that says that a model was loaded into it
 
+Folder = str | AnyPath
 _NOT_SAVED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER, VarType.RAW, VarType.STEP_SCOPES)
 
 
@@ -37,7 +38,7 @@ def is_persistable(variable: Variable) -> bool:
 def save_variables(
     scope: Scope,
     variables: Sequence[Variable],
-    folder: str,
+    folder: Folder,
     filename: str | None = None,
     beside: Mapping[str, bytes] | None = None,
 ) -> None:
@@ -46,13 +47,13 @@ def save_variables(
     Args:
       beside: other files of the same folder, which appear together with the variables, or after them.
     """
-    holders = _holders(scope, variables, folder)
+    holders = _holders(scope, variables, str(folder))
     writers: dict[str, Any] = {name: partial(_write_one, holder) for name, holder in holders.items()}
     if filename is not None:
-        folder, name = os.path.split(os.path.join(folder, filename))
-        writers = {name: partial(_write_all, holders)}
-    writers.update({name: partial(_write_bytes, data) for name, data in (beside or {}).items()})
-    write_together(folder or os.curdir, writers)
+        path = file_in(folder, filename)
+        folder, writers = path.parent, {path.name: partial(_write_all, holders)}
+    writers.update({name: writer_of(data) for name, data in (beside or {}).items()})
+    write_together(folder, writers)
 
 
 def variables_to_bytes(scope: Scope, variables: Sequence[Variable]) -> bytes:
@@ -88,11 +89,7 @@ def _write_all(holders: Mapping[str, Any], stream: BinaryIO) -> None:
         write_holder(stream, holder)
 
 
-def _write_bytes(data: bytes, stream: BinaryIO) -> None:
-    stream.write(data)
-
-
-def load_variables(scope: Scope, variables: Sequence[Variable], folder: str, filename: str | None = None) -> None:
+def load_variables(scope: Scope, variables: Sequence[Variable], folder: Folder, filename: str | None = None) -> None:
     """Reads what `save_variables` wrote; a variable keeps its shape and dtype."""
     set_holders(scope, read_variables(variables, folder, filename))
 
@@ -114,11 +111,13 @@ def load_slices(scope: Scope, program: Program, folder: str) -> None:
     set_arrays(scope, {**arrays, LOADED: np.ones(1, np.int64)})
 
 
-def read_variables(variables: Sequence[Variable], folder: str, filename: str | None = None) -> dict[str, Any]:
+def read_variables(variables: Sequence[Variable], folder: Folder, filename: str | None = None) -> dict[str, Any]:
     """What the files hold for the variables, by name, as tensors."""
     variables = [v for v in variables if v.type not in _NOT_SAVED]
     if filename is not None:
-        path = at(folder) / filename
+        path = file_in(folder, filename)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}, which should hold {_listed(variables)}")
         with path.open("rb") as stream:
             return _read_all(stream, variables, str(path))
     found = {}
@@ -139,16 +138,33 @@ def read_variables_from_bytes(variables: Sequence[Variable], data: bytes) -> dic
 def _read_all(stream: BinaryIO, variables: Sequence[Variable], source: str) -> dict[str, Any]:
     found = {}
     for variable in sorted(variables, key=lambda v: v.name):
+        if found and not left(stream):
+            raise TensorFileError(
+                f"variable {variable.name}: {source} does not hold it; "
+                f"it ends after {len(found)} of {len(variables)} variables, expected {_described(variable)}"
+            )
         try:
             is_rows = variable.type == VarType.SELECTED_ROWS
             holder = found[variable.name] = read_selected_rows(stream) if is_rows else read_lod_tensor(stream)
         except TensorFileError as error:
-            raise TensorFileError(f"variable {variable.name}: {source}: {error}") from error
+            expected = f"expected {_described(variable)}"
+            raise TensorFileError(f"variable {variable.name}: {source}: {error}; {expected}") from error
         if isinstance(holder, LoDTensor):
             check_fits(variable, holder.value, source)
     if stream.read(1):
-        raise TensorFileError(f"{source} holds more than the tensors of {', '.join(v.name for v in variables[:5])}")
+        raise TensorFileError(f"{source} holds more than the tensors of {_listed(variables)}")
     return found
+
+
+def _described(variable: Variable) -> str:
+    dtype = "" if variable._dtype is None else np.dtype(as_numpy(variable.dtype)).name
+    return f"{dtype}{list(variable.shape)}"
+
+
+def _listed(variables: Sequence[Variable]) -> str:
+    names = sorted(variable.name for variable in variables)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
 
 
 def check_fits(variable: Variable, array: Any, source: str) -> None:

@@ -11,21 +11,18 @@ import ctypes
 import errno
 import io
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from refluid.faults import fault_point
 from refluid.files.folder_locks import locked
-from refluid.files.remote_writing import PARTIAL, Writers, upload, upload_together
-from refluid.files.storage import AnyPath, RemotePath, at
-
-__all__ = ["PARTIAL", "atomic_write", "path_inside", "write_together"]
+from refluid.files.remote_writing import Writers, upload, upload_together
+from refluid.files.storage import AnyPath, RemotePath, at, files_below, partial_name
 
 _CHUNK = 1 << 25
 
@@ -40,7 +37,7 @@ def atomic_write(path: str | os.PathLike[str] | RemotePath) -> Iterator[BinaryIO
         return
     target = Path(os.path.realpath(place))
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial_name(target)
+    partial = partial_name(target)
     try:
         with _create(partial) as stream:
             yield stream
@@ -59,11 +56,11 @@ def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers
     """Writes one file per name into ``folder``, each by calling its writer with a stream.
 
     Every file is complete and on disk before the first of them gets its name. A folder that does not exist yet appears
-    with all files in it, or not at all. A folder that exists and holds only files is exchanged as a whole: at every
-    moment it has all old files or all new ones, and files with other names stay. Several may do so at the same time, in
-    threads or processes: one takes its turn after the other. Where the system cannot exchange
-    folders (or this one has subfolders, or belongs to somebody else, or is where the process works), files are renamed
-    one after the other: a kill in the middle leaves old and new files side by side, each of them whole.
+    with all files in it, or not at all. A folder that exists is exchanged as a whole: at every moment it has all old
+    files or all new ones, and files with other names stay. Several may do so at the same time, in threads or processes:
+    one takes its turn after the other. Where the system cannot exchange folders (or this one has subfolders of others,
+    or belongs to somebody else, or is where the process works), files are renamed one after the other: a kill in the
+    middle leaves old and new files side by side, each of them whole.
 
     Args:
       writers: what writes each file; they are called in their order.
@@ -78,10 +75,15 @@ def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers
         return upload_together(place, writers)
     target = Path(os.path.realpath(place))
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists() or _may_be_exchanged(target):
+    if not target.exists() or _may_be_exchanged(target, writers):
         with suppress(_CannotExchange):
             return _write_folder(target, writers)
     _write_in_place(target, writers)
+
+
+def writer_of(content: bytes) -> Callable[[BinaryIO], object]:
+    """What writes these bytes, for `write_together`."""
+    return lambda stream: stream.write(content)
 
 
 def path_inside(folder: str | os.PathLike[str] | RemotePath, name: str) -> AnyPath:
@@ -96,19 +98,33 @@ class _CannotExchange(Exception):
     """The folder must be written file by file."""
 
 
-def _may_be_exchanged(folder: Path) -> bool:
-    """Whether another folder can stand in for this one: only plain files, ours, and nobody works in it."""
+def _may_be_exchanged(folder: Path, writers: Writers) -> bool:
+    """Whether another folder can stand in for this one: plain files, ours, and nobody works in it."""
     if _renameat2() is None or not folder.is_dir() or not os.access(folder.parent, os.W_OK):
         return False
     if folder.stat().st_uid != os.geteuid() or os.path.samefile(folder, os.curdir):
         return False
     with os.scandir(folder) as entries:
-        return all(entry.is_file(follow_symlinks=False) for entry in entries)
+        return all(
+            _is_written_anew(Path(entry.path), folder, writers)
+            if entry.is_dir(follow_symlinks=False)
+            else entry.is_file(follow_symlinks=False)
+            for entry in entries
+        )
+
+
+def _is_written_anew(inner: Path, folder: Path, writers: Writers) -> bool:
+    """Whether a folder in a folder is for files that will be written, and holds nothing else."""
+    folders = {parent.as_posix() for name in writers for parent in PurePosixPath(name).parents}
+    return all(
+        path.relative_to(folder).as_posix() in (folders if path.is_dir() and not path.is_symlink() else writers)
+        for path in (inner, *inner.rglob("*"))
+    )
 
 
 def _write_folder(folder: Path, writers: Writers) -> None:
     """Writes a folder beside ``folder`` and lets it take its place."""
-    stage = _partial_name(folder)
+    stage = partial_name(folder)
     try:
         stage.mkdir()
         for name, write in writers.items():
@@ -128,6 +144,7 @@ def _take_free_place(stage: Path, folder: Path) -> bool:
     try:
         if not folder.exists():
             os.rename(stage, folder)
+            fault_point("renamed")
             return True
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else made it in the meantime
@@ -138,7 +155,7 @@ def _take_free_place(stage: Path, folder: Path) -> bool:
 def _take_place_of_another(stage: Path, folder: Path, writers: Writers) -> None:
     # Both are locked: the new one is in everybody's reach as soon as they are exchanged.
     with locked(folder), locked(stage):
-        if not _may_be_exchanged(folder):
+        if not _may_be_exchanged(folder, writers):
             raise _CannotExchange
         stage.chmod(stat.S_IMODE(folder.stat().st_mode))
         _link_others(folder, stage, writers)
@@ -150,7 +167,7 @@ def _take_place_of_another(stage: Path, folder: Path, writers: Writers) -> None:
 
 
 def _link_others(folder: Path, stage: Path, writers: Writers) -> None:
-    for other in os.listdir(folder):
+    for other in files_below(folder):
         if other not in writers:
             try:
                 os.link(folder / other, stage / other)
@@ -160,8 +177,9 @@ def _link_others(folder: Path, stage: Path, writers: Writers) -> None:
 
 def _rescue_others(old: Path, folder: Path, writers: Writers) -> None:
     """Brings over what somebody who takes no locks wrote into the old folder after its other files were linked."""
-    for other in os.listdir(old):
+    for other in files_below(old):
         if other not in writers and not _same_file(old / other, folder / other):
+            (folder / other).parent.mkdir(parents=True, exist_ok=True)
             os.replace(old / other, folder / other)
 
 
@@ -178,7 +196,7 @@ def _write_in_place(folder: Path, writers: Writers) -> None:
         for name, write in writers.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            partials[target] = _partial_name(target)
+            partials[target] = partial_name(target)
             _write_file(partials[target], write)
         with locked(folder):
             for target, partial in partials.items():
@@ -199,11 +217,6 @@ def _write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
         fault_point("written")
         _to_disk(stream)
     fault_point("synced")
-
-
-def _partial_name(path: Path) -> Path:
-    # Names may be as long as the file system allows; the hidden one must not be longer.
-    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}{PARTIAL}")
 
 
 def _create(path: Path) -> BinaryIO:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from refluid.files.programs import MODEL, read_program
 from refluid.files.storage import at
 from refluid.files.writing import atomic_write
 from refluid.inference import consistency, inspection, stablehlo
-from refluid.inference.models import FORMS, MODEL, InferenceModel, open_model, save_model
+from refluid.inference.models import FORMS, InferenceModel, open_model, save_model
 from refluid.inference.picture import picture
 from refluid.inference.samples import make_samples
-from refluid.ir import Program
 from refluid.tensors import LoDTensor
 
 
@@ -78,9 +78,7 @@ def _inspect(chosen: argparse.Namespace) -> int:
         print(stablehlo.describe(chosen.folder))
         return 0
     path = at(chosen.folder) / (chosen.model_filename or MODEL)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no model file {path}")
-    program = Program.parse_from_string(path.read_bytes())
+    program = read_program(path)
     print(f"model    {path}")
     print(inspection.describe(program))
     if chosen.ops:

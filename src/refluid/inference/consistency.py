@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from refluid.executor import Executor
+from refluid.files.programs import read_program
 from refluid.files.storage import at
 from refluid.files.variables import is_persistable, load_variables
 from refluid.inference import stablehlo
@@ -50,7 +51,7 @@ def open_training(program_file: str | Path, parameters: str | Path | None, model
     Args:
       parameters: a folder with a file per variable, or one file of all persistable variables; by default the model's.
     """
-    whole = Program.parse_from_string(at(program_file).read_bytes())
+    whole = read_program(at(program_file))
     program = whole.clone(for_test=True)
     if parameters is None:
         return Training(program, model.scope)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from refluid.errors import FeedError
 from refluid.files import safetensors
+from refluid.files.programs import MODEL, read_program
 from refluid.files.storage import AnyPath, at
 from refluid.files.variables import feeds_and_fetches, is_persistable, load_variables, save_variables
-from refluid.files.writing import write_together
+from refluid.files.writing import write_together, writer_of
 from refluid.ir import Program, Variable
 from refluid.scope import Scope
 
-MODEL = "__model__"
 COMBINED = "__params__"
 SAFETENSORS = "parameters.safetensors"
 FORMS = ("separate", "combined", "safetensors")
@@ -41,7 +40,7 @@ class InferenceModel:
 
 
 def open_model(
-    path: str | Path, model_filename: str | None = None, params_filename: str | None = None
+    path: str | AnyPath, model_filename: str | None = None, params_filename: str | None = None
 ) -> InferenceModel:
     """Reads an inference model that Fluid or refluid saved.
 
@@ -56,9 +55,7 @@ def open_model(
     """
     folder, scope = at(path), Scope()
     file = folder / (model_filename or MODEL)
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no model file {file}")
-    program = Program.parse_from_string(file.read_bytes())
+    program = read_program(file)
     feeds, fetches = feeds_and_fetches(program)
     model = InferenceModel(program, feeds, fetches, scope)
     variables = model.parameters()
@@ -79,14 +76,10 @@ def save_model(model: InferenceModel, folder: str | Path, form: str) -> None:
     if form == "safetensors":
         holders = {v.name: model.scope.var(v.name).holder for v in model.parameters()}
         files = {SAFETENSORS: safetensors.to_bytes(holders), **program}
-        write_together(folder, {name: partial(_write, content) for name, content in files.items()})
+        write_together(folder, {name: writer_of(content) for name, content in files.items()})
     else:
         filename = COMBINED if form == "combined" else None
         save_variables(model.scope, model.parameters(), str(folder), filename, beside=program)
-
-
-def _write(content: bytes, stream: BinaryIO) -> None:
-    stream.write(content)
 
 
 def arguments_by_name(names: Sequence[str], values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from refluid.errors import FeedError
 from refluid.files.storage import at
-from refluid.files.writing import write_together
+from refluid.files.writing import write_together, writer_of
 from refluid.inference.exported_sequences import Sizes, abstract, as_ragged, packed, unpacked
 from refluid.inference.inspection import table
 from refluid.inference.models import InferenceModel, arguments_by_name, open_model
@@ -66,14 +66,13 @@ def export(
         "fetched_sequences": hidden,
         "platforms": list(exported.platforms),
     }
-    content = bytes(exported.serialize())
     write_together(
         out,
         {
-            TEXT: lambda stream: stream.write(exported.mlir_module().encode()),
+            TEXT: writer_of(exported.mlir_module().encode()),
             PARAMETERS: lambda stream: _write_npz(stream, state),
-            SIGNATURE: lambda stream: stream.write(json.dumps(signature, indent=1).encode()),
-            EXPORTED: lambda stream: stream.write(content),  # the last: where it is, the others are
+            SIGNATURE: writer_of(json.dumps(signature, indent=1).encode()),
+            EXPORTED: writer_of(bytes(exported.serialize())),  # the last: where it is, the others are
         },
     )
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from refluid.ir import unique_name
 from refluid.ir.block import Block
-from refluid.ir.operator import BOUNDARY, Operator
+from refluid.ir.operator import Operator
 from refluid.ir.recompute import RecomputedSegments
 from refluid.ir.roles import OP_ROLE, OP_ROLE_VAR, OpRole
 from refluid.ir.variable import Parameter, Variable, name_of
 from refluid.ir.vartype import VarType
 from refluid.ops import registry
-from refluid.ops.registry import EMPTY, GRAD_SUFFIX
+from refluid.ops.registry import BOUNDARY, EMPTY, GRAD_SUFFIX
 
 _FLOATING = (VarType.FP16, VarType.FP32, VarType.FP64, VarType.BF16)
 

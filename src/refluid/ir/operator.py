@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 LARGE = 1024  # elements from which an attribute stays an array: a pretrained table is no list of Python numbers
 
-# Ops that move values between the program and its caller; they have no rule.
-BOUNDARY = frozenset({"feed", "fetch"})
-
 
 class Operator:
     """One operation of a block."""
@@ -170,7 +167,7 @@ class Operator:
 
     def infer(self) -> None:
         """Writes shape, dtype, type and LoD level of the outputs into their variables."""
-        if self.type in BOUNDARY:
+        if self.type in registry.BOUNDARY:
             return
         definition = self.definition
         if definition.forward is not None or self.type.endswith("_grad"):

@@ -18,7 +18,7 @@ from jax.core import Tracer
 from refluid.errors import OpError, UnknownOpError
 from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
-from refluid.ir.operator import BOUNDARY, Operator
+from refluid.ir.operator import Operator
 from refluid.lowering.ragged import (
     PaddingError,
     as_sequences,
@@ -33,7 +33,7 @@ from refluid.ops.checks import Check, Requirement, collecting
 from refluid.ops.folding import foldable_operators, known_around
 from refluid.ops.grad import Pullback, forward_with_pullback
 from refluid.ops.noise import fold_in
-from refluid.ops.registry import OpDef
+from refluid.ops.registry import BOUNDARY, OpDef
 from refluid.ops.values import plain
 
 Environment = dict[str, Any]

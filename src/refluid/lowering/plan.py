@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from refluid.ir.block import Block
-from refluid.ir.operator import BOUNDARY, Operator
+from refluid.ir.operator import Operator
 from refluid.ir.prune import needed_operators
 from refluid.ir.roles import OP_ROLE, OpRole
 from refluid.lowering.interpreter import Schedule, pair_gradients
@@ -19,6 +19,7 @@ from refluid.ops.folding import (
     static_reads,
     writers_behind,
 )
+from refluid.ops.registry import BOUNDARY
 
 
 class Where(Enum):

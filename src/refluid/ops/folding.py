@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refluid.ops.registry import EMPTY
+from refluid.ops.registry import BOUNDARY, EMPTY
 
 _KNOWN = 0  # no operator has this id
 
@@ -81,6 +81,8 @@ def static_reads(ops: Sequence[Any]) -> set[str]:
 
 
 def _is_constant(op: Any, known: set[str]) -> bool:
+    if op.type in BOUNDARY:
+        return False
     definition = op.definition
     if definition.random or definition.host or "run_block" in definition.services:
         return False

@@ -22,6 +22,7 @@ from refluid.errors import UnknownOpError
 
 GRAD_SUFFIX = "@GRAD"
 EMPTY = "@EMPTY@"  # the name that a result nobody wants is written to
+BOUNDARY = frozenset({"feed", "fetch"})  # ops that move values between a program and its caller; they have no rule
 
 # Keyword-only parameters the lowering fills in by itself; they are not attributes of the op.
 _SERVICES = frozenset({"key", "host", "run_block"})

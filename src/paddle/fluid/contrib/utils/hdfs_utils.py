@@ -7,6 +7,7 @@ It works on any file system that fsspec knows, ``fs.default.name`` says which: `
 from __future__ import annotations
 
 import os
+import shutil
 import time
 import warnings
 import zipfile
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from refluid.files.remote_writing import send_file
-from refluid.files.storage import RemotePath
+from refluid.files.storage import RemotePath, partial_name
 
 __all__ = ["HDFSClient", "multi_download", "multi_upload"]
 
@@ -56,7 +57,10 @@ class HDFSClient:
         return _tried(lambda: send_file(Path(local_path), target), "upload", retry_times)
 
     def download(self, hdfs_path: str, local_path: str, overwrite: bool = False, unzip: bool = False) -> bool:
-        """Copies a file or folder into the local folder ``local_path``; with ``unzip`` a zip file is unpacked there."""
+        """Copies a file or folder into the local folder ``local_path``, where it appears when it is complete.
+
+        With ``unzip`` a zip file is unpacked there, too.
+        """
         source = self._at(hdfs_path)
         if not source.exists():
             return _failed(f"download: {source} does not exist")
@@ -66,7 +70,7 @@ class HDFSClient:
         local.parent.mkdir(parents=True, exist_ok=True)
 
         def copy() -> None:
-            self._system.get(source.path, str(local), recursive=source.is_dir())
+            _get(source, local)
             if unzip and zipfile.is_zipfile(local):
                 with zipfile.ZipFile(local) as packed:
                     packed.extractall(local_path)
@@ -177,6 +181,24 @@ def multi_upload(
 def at_once(function: Callable[[str], Any], items: Sequence[str], count: int) -> list[Any]:
     with ThreadPoolExecutor(max(1, count)) as pool:
         return list(pool.map(function, items))
+
+
+def _get(source: RemotePath, local: Path) -> None:
+    partial = partial_name(local)
+    try:
+        source.system.get(source.path, str(partial), recursive=source.is_dir())
+        _remove_local(local)
+        os.rename(partial, local)
+    except BaseException:
+        _remove_local(partial)
+        raise
+
+
+def _remove_local(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _with_user(url: str, user: str) -> str:

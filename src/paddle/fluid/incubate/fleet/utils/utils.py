@@ -8,6 +8,9 @@ import os
 from google.protobuf import text_format
 
 from paddle.fluid.debugger import draw_block_graphviz
+from refluid.files.programs import read_program
+from refluid.files.storage import at
+from refluid.files.writing import atomic_write, write_together, writer_of
 from refluid.ir import Block, Program
 from refluid.ir.framework_pb2 import ProgramDesc  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -25,11 +28,10 @@ logger = logging.getLogger(__name__)
 
 def load_program(model_filename: str, is_text: bool = False) -> Program:
     """Reads a program from a ProgramDesc message, in binary or in text form."""
-    with open(model_filename, "rb") as file:
-        content = file.read()
-    if is_text:
-        content = text_format.Parse(content, ProgramDesc()).SerializeToString()
-    return Program.parse_from_string(content)
+    if not is_text:
+        return read_program(at(model_filename))
+    described = text_format.Parse(at(model_filename).read_bytes(), ProgramDesc())
+    return Program.parse_from_string(described.SerializeToString())
 
 
 def save_program(program: Program, model_filename: str = "__model__", is_text: bool = False) -> None:
@@ -37,8 +39,8 @@ def save_program(program: Program, model_filename: str = "__model__", is_text: b
     content = program.desc.serialize_to_string()
     if is_text:
         content = text_format.MessageToString(ProgramDesc.FromString(content)).encode()
-    with open(model_filename, "wb") as file:
-        file.write(content)
+    with atomic_write(model_filename) as stream:
+        stream.write(content)
 
 
 def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
@@ -60,9 +62,8 @@ def parse_program(program: Program, output_dir: str) -> None:
             lines["vars_persistable"].append(line)
     for op in block.ops:
         lines["ops"].append(f"{op.type}  inputs {op.input_arg_names}  outputs {op.output_arg_names}")
-    for name, found in lines.items():
-        with open(os.path.join(output_dir, f"{name}.log"), "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in found)
+    texts = {f"{name}.log": "".join(f"{line}\n" for line in found) for name, found in lines.items()}
+    write_together(output_dir, {name: writer_of(text.encode()) for name, text in texts.items()})
 
 
 def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool:
