@@ -126,7 +126,7 @@ def run(case, role, number):
         steps = case.get("steps", 20) - case.get("fewer", 0) * part
         if role == "trainer" and case.get("mode") == "half_async":
             fluid.set_flags({"FLAGS_communicator_max_merge_var_num": case.get("merge", 1)})
-        feeds = [feed(case, batch, part, parts) for batch in batches(case, steps)]
+        feeds = (feed(case, batch, part, parts) for batch in batches(case, steps))
 
         def step(values):
             return float(exe.run(main, feed=values, fetch_list=[loss], scope=scope)[0][0])

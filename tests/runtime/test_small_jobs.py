@@ -14,6 +14,7 @@ from refluid import flags
 from refluid.errors import OutOfRangeError, ServerBusyError, ServerError, ServersMissingError
 from refluid.runtime import session, waiting, wire
 from refluid.runtime.session import STEP, Message
+from refluid.runtime.transport import Connection
 from refluid.runtime.wire import pb
 
 
@@ -135,6 +136,23 @@ def pushable(held, endpoint):
 def ask(held, endpoint, method):
     message = held.tell(endpoint, method, pb.CallerRequest(caller=held.caller))
     return json.loads(wire.decode(pb.Text, message)[0].text)
+
+
+def test_a_trainer_that_died_before_it_came_to_all_servers_is_given_up_by_all(monkeypatch, caplog):
+    monkeypatch.setattr(session, "_BEAT", 0.2)
+    monkeypatch.setattr(flags, "_set", {"FLAGS_worker_update_interval_secs": 4})
+    with servers(trainers=2) as endpoints:
+        trainer = Role(endpoints, trainers=2)
+        trainer.start()
+        hello = pb.JoinRequest(caller=pb.Caller(trainer=1), protocol=wire.PROTOCOL, endpoint=endpoints[0])
+        hello.trainers, hello.mode = 2, "sync"
+        half_joined = Connection(endpoints[0])
+        half_joined.call("Join", wire.encode(hello), 10.0)
+        half_joined.close()
+        trainer.step()  # waits on both servers until they go on without trainer 1
+        assert [status["round"] for status in session.current().status()] == [1, 1]
+        trainer.close()
+    assert caplog.text.count("a silent trainer is given up") == 2
 
 
 def test_a_status_tells_who_is_there():
