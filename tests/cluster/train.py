@@ -24,7 +24,7 @@ def network(case):
     hidden = x
     if case.get("embedding"):
         ids = fluid.layers.data("ids", [1], dtype="int64", lod_level=1)
-        kind = {name: True for name in case.get("table", ["is_sparse"])}
+        kind = dict.fromkeys(case.get("table", ["is_sparse"]), True)
         table = fluid.layers.embedding(ids, [ROWS, 4], param_attr=weights(case, "table", [ROWS, 4]), **kind)
         hidden = fluid.layers.concat([x, fluid.layers.sequence_pool(table, "sum")], axis=1)
     size = case.get("hidden", 16)
