@@ -22,7 +22,7 @@ from refluid.tensors import LoDTensor
 def scope_to_save(program: Program, scope: Scope, variables: Iterable[Variable], complete: bool):
     """A scope that holds whole variables, and the variables to save.
 
-    What servers hold comes from them. ``complete`` adds what only they have, such as the state of optimizers, if
+    What servers train comes from them. ``complete`` adds what only they have, such as the state of optimizers, if
     ``program`` is a trainer's. In a process that trains alone, scope and variables are those given.
     """
     chosen = list(variables)
@@ -31,7 +31,7 @@ def scope_to_save(program: Program, scope: Scope, variables: Iterable[Variable],
         if any(talks(op) for op in program.global_block().ops):
             raise RuntimeError("this trainer has left its job, so servers cannot be asked; save before exe.close()")
         return scope, chosen
-    inventory = _inventory(session)
+    inventory = {name: places for name, places in _inventory(session).items() if name not in session.kept}
     names = {variable.name for variable in chosen} & inventory.keys()
     if complete and any(talks(op) for op in program.global_block().ops):
         names = set(inventory)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
+import grpc
 import numpy as np
 
 from refluid.runtime import wire
@@ -13,6 +15,7 @@ from refluid.runtime.transport import Connection
 from refluid.runtime.wire import dense, pb
 
 _PATIENCE = 120.0  # seconds; the other servers are in the same round already, or about to be
+_NOTICE = 5.0  # seconds to tell a server that a trainer is lost
 
 
 class Peers:
@@ -43,6 +46,17 @@ class Peers:
         )
         totals = wire.tensors(reply.tensors, payload)
         return [dense(totals[name]) for name in names]
+
+    def tell_lost(self, trainer: int) -> None:
+        """Tells the other servers of a trainer that was given up: it may have died before it came to all of them."""
+        notice = pb.CallerRequest(caller=pb.Caller(trainer=trainer))
+        for endpoint in self._endpoints:
+            if endpoint == self._endpoint:
+                continue
+            connection = Connection(endpoint)
+            with suppress(grpc.RpcError):  # a server that has ended already need not know
+                connection.call("Lost", wire.encode(notice), _NOTICE)
+            connection.close()
 
     def answer(self, message: bytes) -> list[Any]:
         """Another server's part arrives, and it wants the total."""

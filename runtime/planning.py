@@ -59,6 +59,7 @@ class Start(TrainerExchange):
     def __init__(self, traffic: Traffic, scope: Scope, place: Any):
         super().__init__(traffic)
         self._scope, self._device = scope, place.device()
+        self.session.kept.update(traffic.kept)
         self.agree()
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +77,8 @@ class Start(TrainerExchange):
         answers = session.exchange(START, messages((), traffic.pulls))
         values = {variable.name: join(variable, answers) for variable in traffic.pulls}
         if traffic.job.mode is Mode.GEO:
-            session.started_with = {name: np.array(value) for name, value in values.items()}
+            trained = values.keys() - session.kept
+            session.started_with = {name: np.array(values[name]) for name in trained}
         return {name: to_device(value, self._device) for name, value in values.items()}
 
 

@@ -13,6 +13,7 @@ class Member:
     joined: float | None = None
     seen: float | None = None
     left: bool = False
+    given_up: bool = False  # it did not say goodbye: it may come back
     steps: int = 0
 
 
@@ -31,17 +32,29 @@ class Roster:
         """A trainer says hello; True if it is a new process."""
         member = self.members[trainer]
         new = member.incarnation != incarnation
-        member.incarnation, member.joined, member.seen, member.left = incarnation, now, now, False
+        member.incarnation, member.joined, member.seen = incarnation, now, now
+        member.left = member.given_up = False
         return new
 
     def see(self, trainer: int, now: float) -> None:
-        """A trainer has called."""
-        self.members[trainer].seen = now
+        """A trainer has called; one that was given up is there again."""
+        member = self.members[trainer]
+        member.seen = now
+        if member.given_up:
+            member.left = member.given_up = False
 
     def leave(self, trainer: int, now: float) -> None:
         """A trainer is done."""
         self.members[trainer].left = True
         self.members[trainer].seen = now
+
+    def give_up(self, trainer: int) -> None:
+        """A trainer is not waited for any longer."""
+        self.members[trainer].left = self.members[trainer].given_up = True
+
+    def has_come(self, trainer: int) -> bool:
+        """Whether a trainer has ever called."""
+        return self.members[trainer].seen is not None
 
     def silent(self, now: float, longer_than: float) -> list[int]:
         """Trainers that joined, have not left, and were not heard of for a while."""

@@ -95,6 +95,7 @@ class Server(Exchange):
             "Sum": self.peers.answer,
             "Barrier": self._barrier,
             "Leave": self._leave,
+            "Lost": self._lost,
             "Beat": self._beat,
             "Inventory": self._inventory,
             "Snapshot": self._snapshot,
@@ -126,14 +127,16 @@ class Server(Exchange):
                     return
                 self._changed.wait(1.0)
                 now = time.monotonic()
-                for trainer in self._roster.silent(now, flags.read_flag("FLAGS_worker_update_interval_secs")):
-                    self.log.warning("a silent trainer is given up", awaited=self._roster.describe(trainer, now))
-                    self._part_with(trainer)
+                silent = self._roster.silent(now, flags.read_flag("FLAGS_worker_update_interval_secs"))
+                for trainer in silent:
+                    self._give_up(trainer)
                 began = self._round_began
                 if began is not None and now - began > _REMIND and now - reminded > _REMIND:
                     reminded = now
                     names = ", ".join(self._roster.describe(trainer, now) for trainer in self._rounds.awaited())
                     self.log.warning("a round waits", round=self.round, seconds=now - began, awaited=names)
+            for trainer in silent:  # not under the lock: the other servers may be telling us the same
+                self.peers.tell_lost(trainer)
 
     def _guarded(
         self, name: str, handler: Callable[[bytes], Sequence[Any]]
@@ -269,6 +272,14 @@ class Server(Exchange):
             self._part_with(request.caller.trainer)
         return wire.encode(pb.Empty())
 
+    def _lost(self, message: bytes) -> list[Any]:
+        """Another server has given a trainer up. Who has come here too is judged here."""
+        request, _ = wire.decode(pb.CallerRequest, message)
+        with self._changed:
+            if not self._roster.has_come(request.caller.trainer):
+                self._give_up(request.caller.trainer)
+        return wire.encode(pb.Empty())
+
     def _beat(self, message: bytes) -> list[Any]:
         request, _ = wire.decode(pb.CallerRequest, message)
         self._roster.see(request.caller.trainer, time.monotonic())  # not under the lock: an update may take long
@@ -300,6 +311,12 @@ class Server(Exchange):
         return wire.encode(pb.Text(text=json.dumps(self._watch.status(awaited))))
 
     # What calls do, under the lock
+
+    def _give_up(self, trainer: int) -> None:
+        described = self._roster.describe(trainer, time.monotonic())
+        self.log.warning("a silent trainer is given up", awaited=described)
+        self._part_with(trainer)
+        self._roster.give_up(trainer)
 
     def _part_with(self, trainer: int) -> None:
         self._roster.leave(trainer, time.monotonic())

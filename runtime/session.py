@@ -75,6 +75,7 @@ class Session:
         self.connections = {endpoint: Connection(endpoint, sent, received) for endpoint in job.endpoints}
         self.sequence = dict.fromkeys(job.endpoints, 0)
         self.step = 0  # training steps taken, for messages
+        self.kept: set[str] = set()  # what is this trainer's own, though servers hold its first value
         self.started_with: dict[str, Any] = {}  # GEO: the parameters that this trainer received first
         self._servers: dict[str, int] = {}  # their incarnations
         self._caller = pb.Caller(trainer=job.trainer, incarnation=self.incarnation)

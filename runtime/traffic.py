@@ -66,6 +66,7 @@ class Traffic:
     pulls: list[Sliced] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)  # what trainers keep: servers only have what all begin with
     initial: bool = False
     geo_steps: int = 0
 
@@ -87,6 +88,7 @@ def read_traffic(ops: Sequence[Operator]) -> Traffic:
             traffic.geo_steps = op.attrs.get("geo_push_nums", traffic.geo_steps)
         elif op.type == "recv":
             traffic.pulls += _pulls(op, joined)
+            traffic.kept += op.output("Out") if op.attrs.get("kept") else ()
         elif op.type == "distributed_lookup_table":
             traffic.lookups.append(_lookup(op))
         elif op.type == "fake_init":

@@ -213,7 +213,8 @@ class Job:
             if not self.servers:
                 for endpoint in self.endpoints:
                     self.servers[endpoint] = Server(*map(reread, transpiler.get_pserver_programs(endpoint)))
-            self.trainers.append(Trainer(reread(transpiler.get_trainer_program()), reread(startup), self.servers))
+            program = transpiler.get_trainer_program(wait_port=False)
+            self.trainers.append(Trainer(reread(program), reread(startup), self.servers))
 
     def step(self, feeds):
         """One step of all trainers, in rounds."""

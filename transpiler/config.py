@@ -31,7 +31,7 @@ class DistributeTranspilerConfig:
       geo_sgd_need_push_nums: how many steps lie between such exchanges.
       mode: "pserver"; "nccl2" and "collective" are for training without servers.
       print_log: print what is placed where.
-      wait_port: whether a trainer waits for its servers. It always does, when it first talks to them.
+      wait_port: Fleet: whether `minimize` returns only when all servers listen; else the first exchange waits.
     The others belong to collective training.
     """
 

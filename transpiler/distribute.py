@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from refluid.ir import Program, default_main_program, default_startup_program
+from refluid.runtime.waiting import wait_for_ports
 from refluid.transpiler.config import DistributeTranspilerConfig, Mode, ServerRuntimeConfig, check_config
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.geo import GeoServerProgram, GeoTrainerProgram, check_geo
+from refluid.transpiler.kept import place_kept
 from refluid.transpiler.parts import take_apart
 from refluid.transpiler.placement import Placement, place
 from refluid.transpiler.server import ServerProgram
@@ -33,6 +36,7 @@ class DistributeTranspiler:
         self.server_config = ServerRuntimeConfig()
         self._servers: dict[str, Program] = {}
         self._placement: Placement | None = None
+        self._servers_listen = False
 
     def transpile(self, *args: Any, **options: Any) -> None:
         """Distributes a program. It, and its startup program, become those of the trainer ``trainer_id``.
@@ -85,9 +89,11 @@ class DistributeTranspiler:
         self._trainer_id, self._trainer = trainer_id, program
         self._original, self._startup = program.clone(), startup.clone()
         placement = place(self._original, endpoints, trainers, sync_mode, self.config)
+        parts = take_apart(self._original)
+        placement = replace(placement, kept=place_kept(self._original, self._startup, parts, endpoints))
         self._placement = placement
         self._servers.clear()
-        parts = take_apart(self._original)
+        self._servers_listen = False
         whole = self.config.runtime_split_send_recv or placement.mode is Mode.GEO
         exchange = Exchange(placement, trainer_id, runtime_split=whole)
         if placement.mode is Mode.GEO:
@@ -117,13 +123,18 @@ class DistributeTranspiler:
     def get_trainer_program(self, wait_port: bool = True) -> Program:
         """The program of this trainer, the same one each time.
 
-        Trainers wait for their servers when they first talk to them, whatever ``wait_port`` says.
+        Args:
+          wait_port: whether to return only when all servers listen, and to say meanwhile which do not. Without it, the
+            trainer waits when it first talks to them.
         """
         trainers = self.placement.trainers
         if not 0 <= self._trainer_id < trainers:
             raise ValueError(
                 f"trainer_id is {self._trainer_id}, but {trainers} trainers have the ids 0 to {trainers - 1}"
             )
+        if wait_port and not self._servers_listen:
+            wait_for_ports(self._trainer_id, self.placement.endpoints)
+            self._servers_listen = True
         return self._trainer
 
     def get_pserver_program(self, endpoint: str) -> Program:

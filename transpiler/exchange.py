@@ -42,8 +42,15 @@ class Exchange:
 
     def offer(self, block: Block) -> None:
         """Sends the values of all parameters, for servers that have none yet."""
-        for placed in self.placement.params:
-            self._send(block, placed, placed.param, placed.names, sparse=False, offer=True, initial=True)
+        for placed in (*self.placement.params, *self.placement.kept):
+            marks = {"kept": True} if placed in self.placement.kept else {}
+            self._send(block, placed, placed.param, placed.names, sparse=False, offer=True, initial=True, **marks)
+
+    def begin(self, block: Block) -> None:
+        """Receives the parameters, and what else trainers hold and must begin with alike."""
+        for kept in self.placement.kept:
+            self._receive(block, kept, [kept.param], initial=True, kept=True)
+        self.pull(block, initial=True)
 
     def pull(self, block: Block, **marks: bool) -> None:
         """Receives the parameters that trainers hold."""
@@ -52,18 +59,7 @@ class Exchange:
         for placed in held:
             names = [placed.param] if placed in whole else placed.names
             self._declare(block, placed, names, placed.param, sparse=False)
-            self._append(
-                block,
-                "recv",
-                outputs={"Out": names},
-                attrs={
-                    "epmap": list(placed.endpoints),
-                    "recv_varnames": placed.names,
-                    "sections": placed.sections,
-                    OP_ROLE_VAR: [placed.param, placed.grad],
-                    **marks,
-                },
-            )
+            self._receive(block, placed, names, **marks)
         if marks or self.placement.mode is Mode.SYNC:
             self._append(block, "fetch_barrier", attrs=marks)
         for placed in held:
@@ -71,6 +67,10 @@ class Exchange:
                 outputs = {"Out": [placed.param]}
                 attrs = {"axis": 0, **marks}
                 self._append(block, "concat", {"X": placed.names}, outputs, attrs, role=OpRole.Dist)
+
+    def _receive(self, block: Block, placed: Placed, names: Sequence[str], **marks: bool) -> None:
+        attrs = {"epmap": list(placed.endpoints), "recv_varnames": placed.names, "sections": placed.sections}
+        self._append(block, "recv", outputs={"Out": names}, attrs={**attrs, **_role_var(placed), **marks})
 
     def _send(
         self, block: Block, placed: Placed, source: str, names: Sequence[str], sparse: bool, **marks: bool
@@ -90,7 +90,7 @@ class Exchange:
                 "epmap": list(placed.endpoints),
                 "send_varnames": list(names),
                 "sections": placed.sections,
-                OP_ROLE_VAR: [placed.param, placed.grad],
+                **_role_var(placed),
                 **marks,
             },
         )
@@ -114,3 +114,8 @@ class Exchange:
     ) -> None:
         attrs = {**(attrs or {}), **self.attrs, OP_ROLE: int(role)}
         block.append_op(type=type, inputs=inputs, outputs=outputs, attrs=attrs)
+
+
+def _role_var(placed: Placed) -> dict[str, list[str]]:
+    """The parameter and its gradient, where it has one."""
+    return {OP_ROLE_VAR: [placed.param, placed.grad]} if placed.grad else {}

@@ -29,7 +29,7 @@ def append_listen(
     schedule: Block | None = None,
     dc_asgd: bool = False,
 ) -> None:
-    """Appends listen_and_serv.
+    """Appends listen_and_serv, and declares what the server holds for trainers to begin with.
 
     Args:
       pushed: the variables that pushes of trainers arrive in.
@@ -40,6 +40,11 @@ def append_listen(
       schedule: the block of the learning rates, one of ``blocks``.
       dc_asgd: whether gradients are corrected by what their trainer has not seen.
     """
+    kept = [kept for kept in placement.kept if endpoint in kept.endpoints]
+    for each in kept:
+        program.global_block().create_var(
+            name=each.param, shape=each.slices[0].shape, dtype=each.dtype, persistable=True
+        )
     program.global_block().append_op(
         type="listen_and_serv",
         inputs={"X": list(pushed)} if pushed else None,
@@ -56,6 +61,6 @@ def append_listen(
             "grad_to_block_id": [f"{name}:{block.idx}" for name, block in updates.items()],
             "sparse_grad_to_param": [f"{pushed}:{name}" for pushed, name in rows_of.items()],
             "dc_asgd": dc_asgd,
-            SLICES: [str(piece) for piece in slices],
+            SLICES: [str(piece) for piece in (*slices, *(each.slices[0] for each in kept))],
         },
     )

@@ -49,6 +49,13 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Kept(Placed):
+    """A variable that trainers keep; a server holds what they begin with."""
+
+    dtype: Any = None
+
+
+@dataclass(frozen=True)
 class Placement:
     """A job: its servers, its trainers, its mode, and where all parameters live."""
 
@@ -56,6 +63,7 @@ class Placement:
     trainers: int
     mode: Mode
     params: tuple[Placed, ...]
+    kept: tuple[Kept, ...] = ()
 
     def of(self, param: str) -> Placed:
         """Where a parameter is."""
@@ -72,6 +80,7 @@ class Placement:
             for piece, endpoint in zip(placed.slices, placed.endpoints, strict=True):
                 kind = " (table)" if placed.remote else ""
                 lines.append(f"  {endpoint}  {piece.name}  {list(piece.shape)}{kind}")
+        lines += [f"  {k.endpoints[0]}  {k.param}  {list(k.slices[0].shape)} (only to begin with)" for k in self.kept]
         return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ class TrainerStartup:
     """Turns a startup program into that of one trainer.
 
     It initialises what it did before but for ``states``, which servers keep. Then, in one exchange, the first trainer
-    offers its parameters, and all receive what the servers have taken.
+    offers its parameters and what else trainers hold, and all receive what the servers have taken.
     """
 
     exchange: Exchange
@@ -36,7 +36,7 @@ class TrainerStartup:
         _drop_initialisers(block, self.states if first else self.states.union(tables))
         if first:
             self.exchange.offer(block)
-        self.exchange.pull(block, initial=True)
+        self.exchange.begin(block)
         for name in tables:
             attrs = {OP_ROLE: int(OpRole.RPC), "shape": list(block.var(name).shape), "initial": True}
             block.append_op(type="fake_init", outputs={"Out": name}, attrs={**attrs, **self.exchange.attrs})

@@ -24,9 +24,12 @@ def network(case):
     hidden = x
     if case.get("embedding"):
         ids = fluid.layers.data("ids", [1], dtype="int64", lod_level=1)
-        table = fluid.layers.embedding(ids, [ROWS, 4], is_sparse=True, param_attr=weights(case, "table", [ROWS, 4]))
+        kind = dict.fromkeys(case.get("table", ["is_sparse"]), True)
+        table = fluid.layers.embedding(ids, [ROWS, 4], param_attr=weights(case, "table", [ROWS, 4]), **kind)
         hidden = fluid.layers.concat([x, fluid.layers.sequence_pool(table, "sum")], axis=1)
     size = case.get("hidden", 16)
+    if case.get("frozen"):
+        hidden = fluid.layers.fc(hidden, 8, param_attr=fluid.ParamAttr(name="frozen", trainable=False))
     width = int(hidden.shape[1])
     hidden = fluid.layers.fc(hidden, size, act="tanh", param_attr=weights(case, "hidden", [width, size]))
     predicted = fluid.layers.fc(hidden, 1, param_attr=weights(case, "out", [size, 1]))
@@ -92,7 +95,8 @@ def config(case):
 
 def run(case, role, number):
     main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 7
+    # Trainers that are seeded in their own ways begin like the first one all the same.
+    main.random_seed = startup.random_seed = 7 + (number if role == "trainer" and case.get("frozen") else 0)
     scope = fluid.core.Scope()
     with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
         loss = network(case)
@@ -122,7 +126,7 @@ def run(case, role, number):
         steps = case.get("steps", 20) - case.get("fewer", 0) * part
         if role == "trainer" and case.get("mode") == "half_async":
             fluid.set_flags({"FLAGS_communicator_max_merge_var_num": case.get("merge", 1)})
-        feeds = [feed(case, batch, part, parts) for batch in batches(case, steps)]
+        feeds = (feed(case, batch, part, parts) for batch in batches(case, steps))
 
         def step(values):
             return float(exe.run(main, feed=values, fetch_list=[loss], scope=scope)[0][0])

@@ -1,6 +1,7 @@
 """Trainers that come late or are lost; real processes."""
 
 import json
+import re
 
 import numpy as np
 
@@ -32,9 +33,23 @@ def test_a_trainer_that_comes_late_is_waited_for_and_named(jobs):
 def test_a_trainer_that_was_killed_is_given_up_after_a_while(jobs):
     servers, trainer = roles(jobs, {"steps": 2000, "fewer": -1}, FLAGS_worker_update_interval_secs="8")
     stays, lost = trainer(0), trainer(1)
-    servers[0].wait_for("trainer=1")
+    for server in servers:
+        server.wait_for("trainer=1")
     lost.kill()
     servers[0].wait_for("given up")
     jobs.finish([stays, *servers])
 
     assert len(np.load(jobs.folder / "trainer0.npz")["0/losses"]) == 2000
+
+
+def test_a_trainer_whose_server_was_killed_names_it_and_ends(jobs):
+    servers, trainer = roles(jobs, {"steps": 10**6, "trainers": 1}, FLAGS_rpc_deadline="3000")
+    orphan = trainer(0)
+    for server in servers:
+        server.wait_for("trainer=0")
+    servers[1].kill()
+    orphan.finish(code=1)
+
+    endpoint = json.loads((jobs.folder / "case.json").read_text())[0]["endpoints"][1]
+    assert re.search(rf"ServerError: trainer 0, step \d+, server {endpoint}: ", orphan.output), orphan.output
+    servers[0].finish()  # it heard the goodbye

@@ -123,3 +123,16 @@ def test_the_roster_knows_who_is_missing_and_since_when():
     assert not roster.all_left
     roster.leave(1, now=22.0)
     assert roster.all_left
+
+
+def test_a_trainer_that_was_given_up_may_come_back():
+    roster = Roster(trainers=1, started=0.0)
+    assert not roster.has_come(0)
+    roster.join(0, incarnation=7, now=1.0)
+    roster.give_up(0)
+    assert roster.has_come(0) and roster.all_left
+    roster.see(0, now=2.0)
+    assert not roster.all_left, "it was only slow"
+    roster.leave(0, now=3.0)
+    roster.see(0, now=4.0)
+    assert roster.all_left, "who has said goodbye is gone"

@@ -12,8 +12,9 @@ from cluster.jobs import free_endpoints
 from cluster.one_process import Role, servers
 from refluid import flags
 from refluid.errors import OutOfRangeError, ServerBusyError, ServerError, ServersMissingError
-from refluid.runtime import session, wire
+from refluid.runtime import session, waiting, wire
 from refluid.runtime.session import STEP, Message
+from refluid.runtime.transport import Connection
 from refluid.runtime.wire import pb
 
 
@@ -41,6 +42,25 @@ def test_servers_that_do_not_come_are_named(impatient):
 
     with pytest.raises(ServersMissingError, match=f"trainer 0: no answer from {endpoints[0]}, {endpoints[1]}"):
         Role(endpoints).start()
+
+
+def test_wait_port_waits_for_the_ports_of_servers(impatient, monkeypatch, caplog):
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        here = f"127.0.0.1:{listening.getsockname()[1]}"
+        (missing,) = free_endpoints(1)
+        both = Role([here, missing])
+        assert both.transpiler.get_trainer_program(wait_port=False) is both.main
+        monkeypatch.setattr(waiting, "_REMIND", 0.1)
+        with pytest.raises(ServersMissingError, match=f"trainer 0: no answer from {missing} in 2 s"):
+            both.transpiler.get_trainer_program()
+        assert f"missing={missing} " in caplog.text
+        alone = Role([here])
+        assert alone.transpiler.get_trainer_program() is alone.main
+    assert alone.transpiler.get_trainer_program() is alone.main, "they are waited for once"
+    with pytest.raises(ServerError, match="'no-such-host.invalid' is not known here"):
+        Role(["no-such-host.invalid:6174"]).transpiler.get_trainer_program()
 
 
 def test_an_unknown_host_is_not_waited_for():
@@ -118,6 +138,23 @@ def ask(held, endpoint, method):
     return json.loads(wire.decode(pb.Text, message)[0].text)
 
 
+def test_a_trainer_that_died_before_it_came_to_all_servers_is_given_up_by_all(monkeypatch, caplog):
+    monkeypatch.setattr(session, "_BEAT", 0.2)
+    monkeypatch.setattr(flags, "_set", {"FLAGS_worker_update_interval_secs": 4})
+    with servers(trainers=2) as endpoints:
+        trainer = Role(endpoints, trainers=2)
+        trainer.start()
+        hello = pb.JoinRequest(caller=pb.Caller(trainer=1), protocol=wire.PROTOCOL, endpoint=endpoints[0])
+        hello.trainers, hello.mode = 2, "sync"
+        half_joined = Connection(endpoints[0])
+        half_joined.call("Join", wire.encode(hello), 10.0)
+        half_joined.close()
+        trainer.step()  # waits on both servers until they go on without trainer 1
+        assert [status["round"] for status in session.current().status()] == [1, 1]
+        trainer.close()
+    assert caplog.text.count("a silent trainer is given up") == 2
+
+
 def test_a_status_tells_who_is_there():
     with servers() as endpoints:
         trainer = Role(endpoints)
@@ -133,10 +170,11 @@ def test_a_status_tells_who_is_there():
 
 
 def test_what_a_trainer_saves_is_whole_and_other_servers_go_on_from_it(tmp_path):
-    with servers(count=2) as endpoints:
-        trainer = Role(endpoints)
+    with servers(count=2, normalised=True) as endpoints:
+        trainer = Role(endpoints, normalised=True)
         trainer.start()
         trainer.step(1)
+        averages = value(trainer, "batch_norm_0.w_1")
         with fluid.scope_guard(trainer.scope):
             fluid.io.save_persistables(trainer.exe, str(tmp_path / "saved"), trainer.main)
             fluid.io.save_inference_model(
@@ -148,14 +186,20 @@ def test_what_a_trainer_saves_is_whole_and_other_servers_go_on_from_it(tmp_path)
     saved = {path.name for path in (tmp_path / "saved").iterdir()}
     assert {"table", "fc_0.w_0", "fc_0.b_0", "table_moment1_0", "fc_0.w_0_moment2_0", "learning_rate_0"} <= saved
     assert not any(".block" in name for name in saved)
-    with servers(count=3, folder=str(tmp_path / "saved")) as endpoints:
-        trainer = Role(endpoints)
+    with servers(count=3, folder=str(tmp_path / "saved"), normalised=True) as endpoints:
+        trainer = Role(endpoints, normalised=True)
         trainer.start()
+        assert averages.any()
+        np.testing.assert_array_equal(value(trainer, "batch_norm_0.w_1"), averages, "what trainers keep goes on too")
         assert [trainer.step(seed) for seed in (2, 3)] == expected
         trainer.close()
 
     model, _, _ = fluid.io.load_inference_model(str(tmp_path / "model"), fluid.Executor(fluid.CPUPlace()))
     assert "distributed_lookup_table" not in [op.type for op in model.global_block().ops]
+
+
+def value(trainer, name):
+    return np.array(trainer.scope.find_var(name).get_tensor())
 
 
 def test_a_trainer_that_has_left_cannot_save(tmp_path):

@@ -7,8 +7,9 @@ import numpy as np
 
 JOBS = [
     ({"optimizer": "SGD"}, [{"servers": 1}, {"servers": 3, "sliced": False}]),
-    ({"optimizer": "Momentum", "embedding": True}, [{"servers": 2}]),
+    ({"optimizer": "Momentum", "embedding": True, "frozen": True}, [{"servers": 2}]),
     ({"optimizer": "Adam", "decay": True, "l2": True, "embedding": True}, [{"servers": 3}]),
+    ({"optimizer": "Adam", "embedding": True, "table": ["is_sparse", "is_distributed"]}, [{"servers": 2}]),
     ({"optimizer": "SGD", "clip": "GradientClipByGlobalNorm"}, [{"servers": 2}, {"servers": 2, "sliced": False}]),
 ]
 

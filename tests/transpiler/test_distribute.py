@@ -52,7 +52,7 @@ def test_the_oldest_scripts_pass_what_minimize_returned(monkeypatch):
     optimize_ops, params_grads = regression()
     t = fluid.DistributeTranspiler()
     t.transpile(optimize_ops, params_grads, 1, pservers=SERVERS, trainers=2)
-    assert t.get_trainer_program().global_block().ops[-1].attr("trainer_id") == 1
+    assert t.get_trainer_program(wait_port=False).global_block().ops[-1].attr("trainer_id") == 1
 
 
 def test_the_very_oldest_name_no_trainer(monkeypatch):
@@ -60,7 +60,7 @@ def test_the_very_oldest_name_no_trainer(monkeypatch):
     optimize_ops, params_grads = regression()
     t = fluid.DistributeTranspiler()
     t.transpile(optimize_ops, params_grads, pservers=SERVERS, trainers=2)
-    assert t.get_trainer_program().global_block().ops[-1].attr("trainer_id") == 1
+    assert t.get_trainer_program(wait_port=False).global_block().ops[-1].attr("trainer_id") == 1
 
 
 def test_the_trainer_program_is_the_same_each_time_and_the_one_that_was_given():
@@ -68,7 +68,7 @@ def test_the_trainer_program_is_the_same_each_time_and_the_one_that_was_given():
     main, loss = fluid.default_main_program(), fluid.default_main_program().global_block().var("mean_0.tmp_0")
     version = main.version
     t = transpile()
-    assert t.get_trainer_program() is t.get_trainer_program(wait_port=False) is main
+    assert t.get_trainer_program(wait_port=False) is t.get_trainer_program(False) is main
     assert main.version > version
     assert main.global_block().var("mean_0.tmp_0") is loss and loss.block is main.global_block()
 
@@ -87,7 +87,7 @@ def test_programs_may_be_given():
     with fluid.program_guard(main, startup):
         regression()
     t = transpile(program=main, startup_program=startup)
-    assert t.get_trainer_program() is main
+    assert t.get_trainer_program(wait_port=False) is main
     assert "recv" in [op.type for op in startup.global_block().ops]
     assert not fluid.default_main_program().global_block().ops
 
@@ -104,7 +104,7 @@ def test_every_process_makes_the_same_programs():
 def test_memory_may_be_optimised_before():
     regression()
     fluid.memory_optimize(fluid.default_main_program(), skip_grads=True)
-    assert "send" in [op.type for op in transpile().get_trainer_program().global_block().ops]
+    assert "send" in [op.type for op in transpile().get_trainer_program(wait_port=False).global_block().ops]
 
 
 def test_what_is_where_can_be_printed(capsys):
@@ -139,7 +139,7 @@ def test_wrong_arguments_are_told(options, error, words):
 
 def test_programs_are_there_after_transpile_only():
     with pytest.raises(RuntimeError, match="call transpile before asking"):
-        fluid.DistributeTranspiler().get_trainer_program()
+        fluid.DistributeTranspiler().get_trainer_program(wait_port=False)
 
 
 def test_a_program_is_transpiled_once():
@@ -166,4 +166,4 @@ def test_servers_may_have_any_trainer_id_but_trainers_may_not():
     t = transpile(trainer_id=5)
     assert t.get_pserver_program(FIRST)
     with pytest.raises(ValueError, match="trainer_id is 5, but 2 trainers have the ids 0 to 1"):
-        t.get_trainer_program()
+        t.get_trainer_program(wait_port=False)

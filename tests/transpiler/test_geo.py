@@ -17,7 +17,7 @@ def geo(**fields):
 def test_a_trainer_updates_by_itself_and_exchanges_parameters():
     tagger()
     before = lines(fluid.default_main_program().global_block())
-    program = transpile(geo()).get_trainer_program()
+    program = transpile(geo()).get_trainer_program(wait_port=False)
     now = lines(program.global_block(), "send_varnames", "recv_varnames", "sections", "geo_push_nums", "is_sparse")
     assert [line.split(" = ")[0] for line in now[:-4]] == [line.split(" = ")[0] for line in before]
     assert now[-4:] == [
@@ -54,7 +54,7 @@ def test_a_table_that_decays_is_sent_whole():
     fluid.optimizer.SGD(0.1, regularization=decay).minimize(fluid.layers.mean(found - y))
     transpiler = transpile(geo())
     assert (
-        lines(transpiler.get_trainer_program().global_block(), "is_sparse", last=2)[0]
+        lines(transpiler.get_trainer_program(wait_port=False).global_block(), "is_sparse", last=2)[0]
         == " = send(emb, is_sparse=False)"
     )
     server = transpiler.get_pserver_program(FIRST).global_block()

@@ -18,7 +18,7 @@ def main():
 def test_gradients_are_sent_and_parameters_received_in_one_exchange_at_the_end():
     """Before: ..., sgd, sgd. The updates are gone; sliced gradients are split, sliced parameters put together."""
     regression(size=2)
-    program = transpile().get_trainer_program()
+    program = transpile().get_trainer_program(wait_port=False)
     assert lines(program.global_block(), "epmap", "send_varnames", "recv_varnames", "sections", last=8) == [
         f" = send(fc_0.b_0@GRAD, epmap=['{FIRST}'], send_varnames=['fc_0.b_0@GRAD'], sections=[2])",
         "fc_0.w_0@GRAD.block0 fc_0.w_0@GRAD.block1 = split_byref(fc_0.w_0@GRAD, sections=[4, 4])",
@@ -36,7 +36,7 @@ def test_gradients_are_sent_and_parameters_received_in_one_exchange_at_the_end()
 
 def test_every_operator_of_an_exchange_says_who_talks_to_whom():
     tagger()
-    for program in (transpile(trainer_id=1).get_trainer_program(), fluid.default_startup_program()):
+    for program in (transpile(trainer_id=1).get_trainer_program(wait_port=False), fluid.default_startup_program()):
         talking = [op for op in program.global_block().ops if op.role & (OpRole.RPC | OpRole.Dist)]
         assert talking
         for op in talking:
@@ -47,7 +47,7 @@ def test_every_operator_of_an_exchange_says_who_talks_to_whom():
 
 def test_rows_of_a_table_are_looked_up_on_servers_and_their_gradients_sent_as_rows():
     tagger(padding_idx=3)
-    program = transpile().get_trainer_program()
+    program = transpile().get_trainer_program(wait_port=False)
     first, *_ = program.global_block().ops
     wanted = {
         "table_name": "emb",

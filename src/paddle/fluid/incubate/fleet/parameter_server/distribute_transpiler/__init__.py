@@ -139,7 +139,9 @@ class DistributedTranspiler(Fleet):
             startup_program=startup,
         )
         if roles.is_worker():
-            self.main_program, self.startup_program = self._transpiler.get_trainer_program(), startup
+            # Of two processes of MPI on a machine, the server may be the one that starts last.
+            waits = self._config.wait_port and not isinstance(roles, MPIRoleMaker)
+            self.main_program, self.startup_program = self._transpiler.get_trainer_program(waits), startup
         else:
             endpoint = roles.get_pserver_endpoints()[roles.server_index()]
             self.main_program, self.startup_program = self._transpiler.get_pserver_programs(endpoint)

@@ -1,0 +1,46 @@
+"""What trainers keep to themselves and must begin with alike: frozen parameters, averages of batch_norm, and the like.
+
+Servers do not train these. They hold the first trainer's values, or loaded ones, until every trainer has begun.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from refluid.ir import Parameter, Program, Variable
+from refluid.ir.slices import Slice
+from refluid.transpiler.dataflow import Flow
+from refluid.transpiler.parts import Parts
+from refluid.transpiler.placement import Kept
+
+
+def place_kept(program: Program, startup: Program, parts: Parts, endpoints: Sequence[str]) -> tuple[Kept, ...]:
+    """The variables whose first values trainers share, and the server of each; the largest are placed first."""
+    found = sorted(_kept(program, startup, parts), key=lambda variable: (-math.prod(variable.shape), variable.name))
+    return tuple(_place(variable, endpoints[i % len(endpoints)]) for i, variable in enumerate(found))
+
+
+def _kept(program: Program, startup: Program, parts: Parts) -> list[Variable]:
+    flow = Flow(startup.global_block().ops)
+    moved = {update.param.name for update in parts.updates}
+    moved |= {name for op in parts.updating for name in parts.flow.reads(op) | parts.flow.writes(op)}
+    used = {name for op in parts.rest for name in parts.flow.reads(op) | parts.flow.writes(op)}
+    return [
+        variable
+        for name, variable in program.global_block().vars.items()
+        if name in used - moved and variable.persistable and flow.writers(name) and _may_differ(variable, flow)
+    ]
+
+
+def _may_differ(variable: Variable, flow: Flow) -> bool:
+    """Whether two processes may begin with different values: random ones, or those that another run has learned."""
+    if not variable.shape or any(size <= 0 for size in variable.shape):
+        return False
+    makers = flow.behind({variable.name})
+    return isinstance(variable, Parameter) or any(i.definition.random for op in makers for i in op.within())
+
+
+def _place(variable: Variable, endpoint: str) -> Kept:
+    whole = Slice(variable.name, variable.name, 0, variable.shape[0], tuple(variable.shape))
+    return Kept(variable.name, "", (whole,), (endpoint,), sparse=False, remote=False, dtype=variable.dtype)
