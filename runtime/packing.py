@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,7 +49,7 @@ def messages(pushes: Sequence[tuple[Sliced, Value]], pulls: Sequence[Sliced], su
         for endpoint, name, piece in cut(variable, value, suffix):
             pushed.setdefault(endpoint, {})[name] = piece
     for variable in pulls:
-        width = int(np.prod(variable.shape[1:], dtype=np.int64)) * variable.dtype.itemsize
+        width = math.prod(variable.shape[1:]) * variable.dtype.itemsize
         for part in variable.slices:
             wanted.setdefault(part.endpoint, []).append(part.name)
             expected[part.endpoint] = expected.get(part.endpoint, 0) + (part.end - part.begin) * width

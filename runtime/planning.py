@@ -5,6 +5,7 @@ One class per kind. The operators are read once, when a program is first run; a 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -152,7 +153,7 @@ def _outputs(lookup: Lookup, values: Sequence[Any], rows: np.ndarray) -> dict[st
     found, begin = {}, 0
     for name, value in zip(lookup.outputs, values, strict=True):
         shape = value.shape if lookup.keeps_last else value.shape[:-1]
-        count = int(np.prod(value.shape, dtype=np.int64))
+        count = math.prod(value.shape)
         taken = rows[begin : begin + count].reshape(*shape, *rows.shape[1:])
         found[name] = value.with_data(taken) if isinstance(value, Ragged) else taken
         begin += count

@@ -6,9 +6,11 @@ into the received bytes.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,8 @@ from refluid.runtime import protocol_pb2
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
 PROTOCOL = 1
-BAD_MESSAGE = (ValueError, TypeError, struct.error, DecodeError)  # what decoding the bytes of a stranger may raise
+# What decoding the bytes of a stranger may raise.
+BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<I")
 _PADDING = bytes(_ALIGNMENT)
@@ -46,11 +49,16 @@ def dense(value: Value) -> np.ndarray:
     return value
 
 
+@cache
+def _name_of(dtype: np.dtype) -> str:
+    return dtype.name  # NumPy puts it together anew every time
+
+
 def describe(name: str, value: Value) -> Any:
     """The header of one tensor."""
     sparse = isinstance(value, Rows)
     array = value.values if isinstance(value, Rows) else value
-    return pb.Tensor(name=name, dtype=array.dtype.name, dims=array.shape, sparse=sparse)
+    return pb.Tensor(name=name, dtype=_name_of(array.dtype), dims=array.shape, sparse=sparse)
 
 
 def encode(header: Any, values: Iterable[Value] = ()) -> list[Any]:
@@ -83,7 +91,7 @@ def tensors(headers: Sequence[Any], payload: memoryview) -> dict[str, Value]:
     def take(dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
         nonlocal place
         place += -place % _ALIGNMENT
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         array = np.frombuffer(payload, dtype, count, place).reshape(shape)
         place += array.nbytes
         return array
