@@ -4,7 +4,11 @@ import os
 import subprocess
 import sys
 
+import jax
 import pytest
+
+import paddle.fluid as fluid
+from refluid.lowering.step import Step
 
 SCRIPT = """
 import jax, paddle.fluid as fluid
@@ -27,3 +31,25 @@ def test_the_calling_thread_runs_steps_unless_the_user_chose(chosen, states):
         environment["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = chosen
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == states
+
+
+@pytest.mark.parametrize(
+    ("cores", "flags", "size", "chosen"),
+    [
+        (2, "", 4, True),
+        (1, "", 4, False),
+        (2, "--xla_cpu_experimental_ynn_fusion_type=x", 4, False),
+        (2, "", 1024, False),
+    ],
+)
+def test_products_are_shared_between_cores_where_that_is_faster(monkeypatch, cores, flags, size, chosen):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    given = []
+    monkeypatch.setattr(jax, "jit", lambda function, compiler_options, **_: given.append(compiler_options))
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        hidden = fluid.layers.fc(fluid.layers.data("x", [size]), size)
+        loss = fluid.layers.mean(fluid.layers.fc(hidden, size))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        Step(loss.block, ("x",), (loss.name,), fluid.Scope(), fluid.CPUPlace())
+    assert given == [{"xla_cpu_experimental_ynn_fusion_type": ""} if chosen else {}]

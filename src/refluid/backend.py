@@ -28,9 +28,12 @@ def prepare() -> None:
         jax.config.update(_ASYNC_DISPATCH, False)
 
 
-@cache
-def compiler_options(platform: str) -> dict[str, str]:
-    """Options that steps are compiled with on a platform, beside those that the user sets in XLA_FLAGS."""
-    if platform == "cpu" and len(os.sched_getaffinity(0)) > 1 and _PRODUCTS not in os.environ.get("XLA_FLAGS", ""):
-        return {_PRODUCTS: ""}
-    return {}
+def compiler_options(platform: str, large_products: bool) -> dict[str, str]:
+    """Options that a step is compiled with, beside those that the user sets in XLA_FLAGS.
+
+    Args:
+      large_products: whether the step multiplies by transposes of matrices that no cache holds.
+    """
+    if platform != "cpu" or large_products or _PRODUCTS in os.environ.get("XLA_FLAGS", ""):
+        return {}
+    return {_PRODUCTS: ""} if len(os.sched_getaffinity(0)) > 1 else {}

@@ -6,6 +6,7 @@ op and as little as possible per variable. A program with host calls in it runs 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 
 from refluid import backend, profiling
 from refluid.ir.block import Block
+from refluid.ir.operator import Operator
 from refluid.ir.vartype import VarType
 from refluid.lowering.checks import Checks, Guard
 from refluid.lowering.exchange import Exchange, bind_exchange
@@ -27,6 +29,8 @@ from refluid.lowering.staging import Staging, unstaged
 from refluid.lowering.value_files import read_values, write_values
 from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
+
+_LARGE_MATRIX = 1 << 20  # elements
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ class CompiledPiece:
             return self._run
         # Accelerators choose layouts by themselves.
         function = channels_last(self._run) if self._platform == "cpu" else self._run
-        return jax.jit(function, donate_argnums=0, compiler_options=backend.compiler_options(self._platform))
+        options = backend.compiler_options(self._platform, _has_large_products(self.piece.schedule.ops))
+        return jax.jit(function, donate_argnums=0, compiler_options=options)
 
     def prepare(self, mutable: Sequence[Any], others: Sequence[Any], words: Any) -> None:
         """Traces the piece: finds out what must be checked, and how, before anything runs."""
@@ -306,6 +311,12 @@ class Step:
         if name in self.feed_names:
             return feeds[self.feed_names.index(name)]
         return self.holders[name].value
+
+
+def _has_large_products(ops: Sequence[Operator]) -> bool:
+    """Whether gradients flow back through a matrix that is larger than a cache."""
+    matrices = (op.block.find_var_recursive(op.input("Y")[0]) for op in ops if op.type in ("mul_grad", "matmul_grad"))
+    return any(matrix is not None and math.prod(matrix.shape) >= _LARGE_MATRIX for matrix in matrices)
 
 
 def _holder(scope: Scope, block: Block, name: str) -> Any:
