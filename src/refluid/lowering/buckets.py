@@ -188,5 +188,6 @@ def to_tensor(value: Ragged) -> LoDTensor:
         levels.append(level.tolist())
         count = int(level[-1])
     tensor = LoDTensor(np.asarray(value.data)[:count].copy())
-    tensor.set_lod(levels[value.hidden :])
+    # Not by set_lod: nothing at all, as when a mask picked no sequence, has a LoD that users must not feed.
+    tensor._lod = tuple(map(tuple, levels[value.hidden :]))
     return tensor

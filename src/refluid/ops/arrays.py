@@ -114,7 +114,11 @@ def _infer_joined(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 
 def _joins_unknown(operator: Any) -> bool:
-    return not _is_list(operator)
+    """Whether sizes are not known while tracing: values decide how many tensors there are, or tensors have padding."""
+    name, block = operator.input("X")[0], operator.block
+    writes = [each for each in block.ops if each.type == "write_to_array" and name in each.output_arg_names]
+    written = [each.input("X")[0] for each in writes]
+    return not _is_list(operator) or any(block._var_recursive(each).lod_level for each in written)
 
 
 @op(

@@ -98,6 +98,8 @@ def pick_items(x: Any, places: Any, real: Any, rows: int | None = None) -> Any:
     offsets = visible_offsets(x)
     if not offsets:
         return take_rows(plain(x), places, real)
+    if places.shape[0] == 0:
+        return Ragged(plain(x)[:0], tuple(level[:1] for level in offsets), x.longest)
     picked = []
     for number, level in enumerate(offsets):
         lengths = jnp.where(real, (level[1:] - level[:-1])[places], 0)
