@@ -28,12 +28,12 @@ def prepare() -> None:
         jax.config.update(_ASYNC_DISPATCH, False)
 
 
-def compiler_options(platform: str, large_products: bool) -> dict[str, str]:
+def compiler_options(platform: str, shares_products: bool) -> dict[str, str]:
     """Options that a step is compiled with, beside those that the user sets in XLA_FLAGS.
 
     Args:
-      large_products: whether the step multiplies by transposes of matrices that no cache holds.
+      shares_products: whether several cores should share the smaller matrix products of the step.
     """
-    if platform != "cpu" or large_products or _PRODUCTS in os.environ.get("XLA_FLAGS", ""):
+    if platform != "cpu" or not shares_products or _PRODUCTS in os.environ.get("XLA_FLAGS", ""):
         return {}
     return {_PRODUCTS: ""} if len(os.sched_getaffinity(0)) > 1 else {}

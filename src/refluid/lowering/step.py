@@ -31,6 +31,7 @@ from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
 
 _LARGE_MATRIX = 1 << 20  # elements
+_LOOPS = frozenset(["cudnn_lstm", "gru", "lstm", "lstmp", "recurrent", "while"])  # they multiply in every turn
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class CompiledPiece:
             return self._run
         # Accelerators choose layouts by themselves.
         function = channels_last(self._run) if self._platform == "cpu" else self._run
-        options = backend.compiler_options(self._platform, _has_large_products(self.piece.schedule.ops))
+        options = backend.compiler_options(self._platform, _shares_products(self.piece.schedule.ops))
         return jax.jit(function, donate_argnums=0, compiler_options=options)
 
     def prepare(self, mutable: Sequence[Any], others: Sequence[Any], words: Any) -> None:
@@ -313,10 +314,16 @@ class Step:
         return self.holders[name].value
 
 
-def _has_large_products(ops: Sequence[Operator]) -> bool:
-    """Whether gradients flow back through a matrix that is larger than a cache."""
-    matrices = (op.block.find_var_recursive(op.input("Y")[0]) for op in ops if op.type in ("mul_grad", "matmul_grad"))
-    return any(matrix is not None and math.prod(matrix.shape) >= _LARGE_MATRIX for matrix in matrices)
+def _shares_products(ops: Sequence[Operator]) -> bool:
+    """Whether smaller matrix products are better shared between cores; see docs/decisions/0004-matrix-products.md."""
+    return not any(op.type in _LOOPS or _multiplies_back_by_large_matrix(op) for op in ops)
+
+
+def _multiplies_back_by_large_matrix(op: Operator) -> bool:
+    if op.type not in ("mul_grad", "matmul_grad"):
+        return False
+    matrix = op.block.find_var_recursive(op.input("Y")[0])
+    return matrix is not None and math.prod(matrix.shape) >= _LARGE_MATRIX
 
 
 def _holder(scope: Scope, block: Block, name: str) -> Any:
