@@ -38,6 +38,14 @@ def test_sizes_are_used_again_together():
     assert sizes == [(80, 40), (112, 64), (80, 40), (112, 64), (80, 40), (112, 64), (80, 40)]
 
 
+def test_smaller_sizes_are_made_for_most_batches_when_some_are_known():
+    buckets, rng = Buckets(), np.random.default_rng(0)
+    rows = [buckets.fit({"x": tensor([1000, *rng.integers(200, 500, 1)])})["x"].shape[0] for _ in range(60)]
+    assert set(rows[:24]) == {rows[0]}
+    assert sum(size < rows[0] for size in rows[24:]) > 24
+    assert len(set(rows)) == 2
+
+
 @pytest.mark.parametrize("size", [1, 4, 16])
 @pytest.mark.parametrize("feeds", ["a", "ab", "abc"])
 def test_sets_of_sizes_stay_few_however_lengths_vary(size, feeds):

@@ -2,8 +2,9 @@
 
 A fed tensor has a number of rows, a longest sequence and, with several LoD levels, numbers of inner sequences. Together
 with those of the other feeds they ask for a compiled step. Sizes that were used together before are used again as long
-as they do not waste too much; new ones leave some room. When many sets of sizes are in use, waste is accepted. So
-programs of variable-length batches settle to a handful of compilations.
+as they do not waste too much; new ones leave some room. The first batch cannot know how large others are: after some
+more, a smaller set is made for most of them if that is worth a compilation. When many sets of sizes are in use, waste
+is accepted. So programs of variable-length batches settle to a handful of compilations.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _SMALLEST = 8
 _ROOM = 1.125  # a new bucket for rows is at least this much larger than what asked for it
 _WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
 _SETS, _BATCHES = 3, 64  # so many sets of sizes are made freely, and one more for twice as many batches
+_TRIAL, _MOST, _WORTH = 24, 0.9, 0.9  # after so many batches: sizes for most of them, if that saves a tenth
 _KINDS = ("rows", "longest", "sequences")
 
 
@@ -36,6 +38,7 @@ class Buckets:
     def __init__(self):
         self.in_use: dict[tuple[Need, ...], Counter[tuple[int, ...]]] = {}
         self._chosen: dict[tuple[str | None, str], list[int]] = {}
+        self._first_batches: dict[tuple[Need, ...], list[tuple[int, ...]]] = {}
 
     def choose(
         self,
@@ -60,6 +63,7 @@ class Buckets:
             if found:
                 self._chosen[feed, kind] = found
         self.in_use.clear()
+        self._first_batches.clear()
 
     def fit(self, tensors: Mapping[str, LoDTensor], exact: bool = False) -> dict[str, Ragged]:
         """Fed sequence tensors as rules take them; ``exact`` leaves numbers of rows and sequences as they are."""
@@ -85,7 +89,21 @@ class Buckets:
             fitting = large or [self._large_sizes(needs, used)]
         sizes = min(fitting, key=math.prod) if fitting else self._new_sizes(needs, used)
         used[sizes] += 1
+        if used.total() <= _TRIAL:
+            self._learn(needs, used)
         return sizes
+
+    def _learn(self, needs: Mapping[Need, int], used: Counter[tuple[int, ...]]) -> None:
+        """Remembers the first batches; when there are enough of them, sizes that hold most come into use."""
+        seen = self._first_batches.setdefault(tuple(needs), [])
+        seen.append(tuple(needs.values()))
+        if used.total() < _TRIAL or any(map(self._choice, needs)):
+            return
+        usual = max(used, key=lambda sizes: used[sizes])
+        enough = np.quantile(np.array(seen), _MOST, axis=0)
+        smaller = tuple(min(size, round_up(int(wanted), 4)) for size, wanted in zip(usual, enough, strict=True))
+        if smaller not in used and math.prod(smaller) <= _WORTH * math.prod(usual):
+            used[smaller] = 0
 
     def _hold(self, needs: Mapping[Need, int], sizes: tuple[int, ...]) -> bool:
         """Whether sizes are large enough, and equal where needs are: words and their labels go together."""
@@ -133,7 +151,7 @@ class Buckets:
     def __str__(self) -> str:
         lines = []
         for needs, used in self.in_use.items():
-            for sizes, batches in used.items():
+            for sizes, batches in (+used).items():  # those that batches have had
                 by_feed: dict[str, list[str]] = {}
                 for (name, kind), size in zip(needs, sizes, strict=True):
                     by_feed.setdefault(name, []).append(f"{kind} {size}")
@@ -170,11 +188,11 @@ def extended(array: np.ndarray, size: int, index: int = -1) -> np.ndarray:
     return out
 
 
-def round_up(size: int) -> int:
-    """The next size with at most three significant binary digits."""
+def round_up(size: int, digits: int = 3) -> int:
+    """The next size with so few significant binary digits."""
     if size <= _SMALLEST:
         return _SMALLEST
-    step = 1 << (size.bit_length() - 3)
+    step = 1 << max(0, size.bit_length() - digits)
     return -(-size // step) * step
 
 
