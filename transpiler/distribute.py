@@ -6,10 +6,10 @@ import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from refluid.ir import Program, default_main_program, default_startup_program
-from refluid.runtime.waiting import wait_for_ports
 from refluid.transpiler.config import DistributeTranspilerConfig, Mode, ServerRuntimeConfig, check_config
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.geo import GeoServerProgram, GeoTrainerProgram, check_geo
@@ -133,7 +133,8 @@ class DistributeTranspiler:
                 f"trainer_id is {self._trainer_id}, but {trainers} trainers have the ids 0 to {trainers - 1}"
             )
         if wait_port and not self._servers_listen:
-            wait_for_ports(self._trainer_id, self.placement.endpoints)
+            # The runtime is above this room, and loaded only where processes are waited for.
+            import_module("refluid.runtime.waiting").wait_for_ports(self._trainer_id, self.placement.endpoints)
             self._servers_listen = True
         return self._trainer
 

@@ -126,5 +126,6 @@ def test_these_many_batches_took_few_compilations():
     padded, exact, _ = executors()
     run(padded, sequences([8, 8, 8, 0, 0], 0))
     run(exact, sequences([8, 8, 8, 0, 0], 0))
-    assert (padded.compilations, exact.compilations) == (1, 1)
+    assert padded.compilations <= 2, "the second is for smaller sizes, when enough batches are known"
+    assert exact.compilations == 1
     assert str(padded.buckets).startswith("x: rows 28, longest 8 ")
