@@ -24,7 +24,7 @@ _SMALLEST = 8
 _ROOM = 1.125  # a new bucket for rows is at least this much larger than what asked for it
 _WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
 _SETS, _BATCHES = 3, 64  # so many sets of sizes are made freely, and one more for twice as many batches
-_TRIAL, _MOST, _WORTH = 24, 0.9, 0.9  # after so many batches: sizes for most of them, if that saves a tenth
+_TRIAL, _MOST, _WORTH = 68, 0.9, 0.9  # after so many batches: sizes for most of them, if that saves a tenth of rows
 _KINDS = ("rows", "longest", "sequences")
 
 
@@ -102,7 +102,8 @@ class Buckets:
         usual = max(used, key=lambda sizes: used[sizes])
         enough = np.quantile(np.array(seen), _MOST, axis=0)
         smaller = tuple(min(size, round_up(int(wanted), 4)) for size, wanted in zip(usual, enough, strict=True))
-        if smaller not in used and math.prod(smaller) <= _WORTH * math.prod(usual):
+        rows = [place for place, (_, kind) in enumerate(needs) if kind == "rows"]
+        if sum(smaller[place] for place in rows) <= _WORTH * sum(usual[place] for place in rows):
             used[smaller] = 0
 
     def _hold(self, needs: Mapping[Need, int], sizes: tuple[int, ...]) -> bool:
