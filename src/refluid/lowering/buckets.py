@@ -24,8 +24,8 @@ _SMALLEST = 8
 _ROOM = 1.125  # a new bucket for rows is at least this much larger than what asked for it
 _WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
 _SETS, _BATCHES = 3, 64  # so many sets of sizes are made freely, and one more for twice as many batches
-# After so many batches: sizes for most of them, if that saves a tenth of rows. Few enough to pay in a run of minutes, many
-# enough that short runs do not compile once more for nothing; chosen with the lengths of the benchmarks in view.
+# After so many batches: sizes for most of them, if that saves a tenth of rows. Few enough to pay in a run of minutes,
+# many enough that short runs do not compile once more for nothing; chosen with the lengths of the benchmarks in view.
 _TRIAL, _MOST, _WORTH = 68, 0.9, 0.9
 _KINDS = ("rows", "longest", "sequences")
 
