@@ -54,7 +54,7 @@ class Background(TrainerExchange):
         self._shown = 0  # steps that the newest parameters show
         self._newest: dict[str, Any] = {}
         self._stopping = False
-        self._awaited = False  # whether somebody waits for gradients to be sent
+        self._awaiting = 0  # threads that wait for gradients to be sent
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self.session.communicators.append(self)
@@ -86,10 +86,10 @@ class Background(TrainerExchange):
     def _wait_for(self, condition: Callable[[], bool]) -> None:
         """Waits for what sending brings about, which therefore does not wait for more steps meanwhile."""
         if not condition():
-            self._awaited = True
+            self._awaiting += 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._failure or condition())
-            self._awaited = False
+            self._awaiting -= 1
         if self._failure is not None:
             raise self._failure
 
@@ -169,7 +169,7 @@ class Background(TrainerExchange):
                 self._changed.notify_all()
 
     def _is_worth_sending(self) -> bool:
-        return self._awaited or self._stopping or self._waiting.steps >= self._worth_sending
+        return self._awaiting > 0 or self._stopping or self._waiting.steps >= self._worth_sending
 
     def _receive(self) -> None:
         while True:

@@ -84,7 +84,7 @@ class Scope:
         self.epoch = 0  # changes when variables disappear, so that nobody keeps writing to them
         self._steps: dict[int, int] = {}
         self._entropy = secrets.randbits(32)
-        self.changing = threading.RLock()  # held by a step of several pieces that changes what is here
+        self.changing = threading.RLock()  # held by a step that changes what is here
 
     def var(self, name: str) -> ScopeVariable:
         """The variable of that name, created here if no scope has it."""

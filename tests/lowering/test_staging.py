@@ -1,5 +1,7 @@
 """Large fed arrays are copied to where XLA reads them in place; nobody sees a difference."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,42 @@ def test_what_was_fetched_or_kept_stays_when_other_values_are_fed(return_numpy):
     for value in (*first, held):
         np.testing.assert_array_equal(np.array(value), np.ones(SHAPE, "float32"))
     assert np.array(fluid.global_scope().find_var(kept.name).get_tensor()).min() == 3
+
+
+def test_threads_do_not_see_each_others_arrays():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.layers.data("x", [-1, SHAPE[1]], append_batch_size=False)
+        total = fluid.layers.reduce_sum(x)
+        for _ in range(20):  # long enough for threads to meet
+            x = fluid.layers.matmul(x, x) * 0.0 + x
+        after = fluid.layers.reduce_sum(x)
+        program = total.block.program
+    exe = fluid.Executor()
+
+    def differs(number):
+        value = misaligned(np.full(SHAPE, number, "float32"))
+        results = exe.run(program, feed={"x": value}, fetch_list=[total, after])
+        return [float(r) for r in results] != [number * value.size] * 2
+
+    assert not differs(1.0)
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(differs, [1.0, 2.0, 3.0, 4.0] * 10))
+
+
+def test_threads_train_one_after_the_other():
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup):
+        x = fluid.layers.data("x", [4])
+        weight = fluid.layers.create_parameter([4], "float32", "weight")
+        loss = fluid.layers.reduce_sum(x * weight)
+        fluid.optimizer.SGD(0.5).minimize(loss)
+    exe = fluid.Executor()
+    exe.run(startup, scope=scope)
+    before = np.array(scope.find_var("weight").get_tensor())
+
+    def train(number):
+        exe.run(main, feed={"x": np.full((1, 4), number, "float32")}, fetch_list=[loss], scope=scope)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(train, range(40)))
+    np.testing.assert_allclose(scope.find_var("weight").get_tensor(), before - 0.5 * sum(range(40)), rtol=1e-5)

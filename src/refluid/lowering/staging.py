@@ -8,6 +8,7 @@ the step then runs on that thread as well. A copy into a buffer that is kept fro
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ _ALIGNMENT = 64
 _COPIED_AT_ONCE = 100_000  # bytes; XLA copies what is smaller without a thread
 
 
-class Staging:
-    """Buffers for the arrays of one step, whose shapes do not change. A step must have ended before the next begins."""
+class Staging(threading.local):
+    """Buffers for the arrays of one step, whose shapes do not change.
+
+    A step must have ended before the next begins, except on another thread: each has buffers of its own.
+    """
 
     def __init__(self) -> None:
         self._buffers: dict[int, np.ndarray] = {}

@@ -228,7 +228,8 @@ class Step:
 
     def __call__(self, feeds: Sequence[Any]) -> list[Any]:
         """Runs the step and returns the fetched values, as JAX arrays or SelectedRows."""
-        return self._run(feeds, self._random_words() if self._is_random else None)
+        with self._alone:
+            return self._run(feeds, self._random_words() if self._is_random else None)
 
     def _run_single(self, feeds: Sequence[Any], words: Any) -> list[Any]:
         piece, stage = self._piece, self._stage
@@ -249,10 +250,6 @@ class Step:
         return [self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)]
 
     def _run_pieces(self, feeds: Sequence[Any], words: Any) -> list[Any]:
-        with self._alone:
-            return self._run_each(feeds, words)
-
-    def _run_each(self, feeds: Sequence[Any], words: Any) -> list[Any]:
         env = {name: holder.value for name, holder in self.holders.items() if holder.value is not None}
         env.update(zip(self.feed_names, feeds, strict=True))
         pullbacks: dict[int, Any] = {}
