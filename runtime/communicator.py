@@ -13,8 +13,7 @@ from typing import Any
 
 from refluid import flags
 from refluid.runtime.merging import Waiting
-from refluid.runtime.packing import join, messages, on_host, to_device
-from refluid.runtime.session import READ
+from refluid.runtime.packing import messages, on_host
 from refluid.runtime.traffic import Traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
 from refluid.runtime.wire import Value
@@ -27,8 +26,7 @@ class Background(TrainerExchange):
     """Async mode: pushes and pulls happen behind the steps."""
 
     def __init__(self, traffic: Traffic, place: Any):
-        super().__init__(traffic)
-        self._device = place.device()
+        super().__init__(traffic, place)
         self.agree()
         sums = flags.read_flag("FLAGS_communicator_is_sgd_optimizer")
         self._pushes = [replace(variable, adds=variable.adds or sums) for variable in traffic.pushes]
@@ -136,7 +134,7 @@ class Background(TrainerExchange):
         """Pulls parameters now; the next step takes them."""
         with self._changed:
             sent = self._sent
-        answers = self.session.exchange(READ, messages((), self.traffic.pulls)) if self.traffic.pulls else {}
+        answers = self.read()
         with self._changed:
             if sent >= self._shown:
                 self._take(answers, sent)
@@ -178,11 +176,11 @@ class Background(TrainerExchange):
                 if self._stopping:
                     return
                 sent = self._sent
-            answers = self.session.exchange(READ, messages((), self.traffic.pulls)) if self.traffic.pulls else {}
+            answers = self.read()
             with self._changed:
                 self._take(answers, sent)
                 self._changed.notify_all()
 
     def _take(self, answers: Mapping[str, Mapping[str, Value]], shown: int) -> None:
-        self._newest = {v.name: to_device(join(v, answers), self._device) for v in self.traffic.pulls}
+        self._newest = self.pulled(answers)
         self._shown = shown

@@ -22,8 +22,7 @@ class GeoPushPull(TrainerExchange):
     """Every k steps: differences go out, what others have changed comes in."""
 
     def __init__(self, traffic: Traffic, place: Any):
-        super().__init__(traffic)
-        self._device = place.device()
+        super().__init__(traffic, place)
         self.agree(DELTA)
         trainers = traffic.job.trainers
         started = self.session.started_with

@@ -14,8 +14,7 @@ from typing import Any
 
 from refluid import flags
 from refluid.runtime.merging import Batch
-from refluid.runtime.packing import join, messages, on_host, to_device
-from refluid.runtime.session import READ
+from refluid.runtime.packing import on_host
 from refluid.runtime.traffic import Sliced, Traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
 from refluid.runtime.wire import Value
@@ -38,8 +37,8 @@ class HalfAsync(TrainerExchange):
     """
 
     def __init__(self, traffic: Traffic, place: Any, exchange: PushAndPull):
-        super().__init__(traffic)
-        self._device, self._exchange = place.device(), exchange
+        super().__init__(traffic, place)
+        self._exchange = exchange
         self.merges = steps_per_exchange()
         self.bound = self.merges - 1
         self.staleness = 0  # steps of this trainer that its parameters did not show, at the last step
@@ -94,5 +93,4 @@ class HalfAsync(TrainerExchange):
     def receive(self) -> None:
         """Pulls parameters now; the next step takes them."""
         with self._lock:
-            answers = self.session.exchange(READ, messages((), self.traffic.pulls)) if self.traffic.pulls else {}
-            self._fresh = {v.name: to_device(join(v, answers), self._device) for v in self.traffic.pulls}
+            self._fresh = self.pulled(self.read())

@@ -46,7 +46,7 @@ def _trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exch
         return Start(traffic, scope, place)
     if traffic.lookups:
         assert not traffic.pushes and not traffic.pulls, "lookups are apart from pushes and pulls"
-        return Lookups(traffic)
+        return Lookups(traffic, place)
     if traffic.job.mode is Mode.SYNC:
         return PushPull(traffic, place)
     if traffic.job.mode is Mode.HALF_ASYNC:
@@ -58,8 +58,8 @@ class Start(TrainerExchange):
     """The end of a trainer's startup program: trainer 0 offers its parameters, and all begin with the servers'."""
 
     def __init__(self, traffic: Traffic, scope: Scope, place: Any):
-        super().__init__(traffic)
-        self._scope, self._device = scope, place.device()
+        super().__init__(traffic, place)
+        self._scope = scope
         self.session.kept.update(traffic.kept)
         self.agree()
 
@@ -87,8 +87,7 @@ class PushPull(TrainerExchange):
     """Gradients go to the servers and parameters come back, in one message to each server and one from it."""
 
     def __init__(self, traffic: Traffic, place: Any):
-        super().__init__(traffic)
-        self._device = place.device()
+        super().__init__(traffic, place)
         self._lock = threading.Lock()  # a trainer's pushes are numbered, also when several threads train
         self.agree()
 
@@ -100,8 +99,7 @@ class PushPull(TrainerExchange):
 
     def exchange(self, pushes: Sequence[tuple[Sliced, Value]], steps: int = 1) -> dict[str, Any]:
         """Pushes gradients that stand for so many steps, and returns the parameters that come back."""
-        answers = self.session.push(messages(pushes, self.traffic.pulls), steps)
-        return {variable.name: to_device(join(variable, answers), self._device) for variable in self.traffic.pulls}
+        return self.pulled(self.session.push(messages(pushes, self.traffic.pulls), steps))
 
 
 class Lookups(TrainerExchange):

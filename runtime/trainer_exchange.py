@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from refluid.lowering.exchange import Exchange
-from refluid.runtime.session import Session, session_of
+from refluid.runtime.packing import join, messages, to_device
+from refluid.runtime.session import READ, Session, session_of
 from refluid.runtime.traffic import Traffic
+from refluid.runtime.wire import Value
 
 
 class TrainerExchange(Exchange):
     """An exchange of a trainer with the servers of its job."""
 
-    def __init__(self, traffic: Traffic):
-        self.traffic = traffic
+    def __init__(self, traffic: Traffic, place: Any):
+        self.traffic, self._device = traffic, place.device()
         self.session: Session = session_of(traffic.job)
 
     def agree(self, suffix: str = "") -> None:
@@ -25,6 +28,15 @@ class TrainerExchange(Exchange):
                 for endpoint, tensor in variable.described(ending):
                     found.setdefault(endpoint, []).append(tensor)
         self.session.agree(pushes, pulls)
+
+    def read(self) -> dict[str, dict[str, Value]]:
+        """The servers' answers to a question for all parameters, as they are now."""
+        pulls = self.traffic.pulls
+        return self.session.exchange(READ, messages((), pulls)) if pulls else {}
+
+    def pulled(self, answers: Mapping[str, Mapping[str, Value]]) -> dict[str, Any]:
+        """The parameters in answers, where steps find them."""
+        return {variable.name: to_device(join(variable, answers), self._device) for variable in self.traffic.pulls}
 
     def close(self) -> None:
         """This trainer is done."""
