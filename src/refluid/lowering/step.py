@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from refluid import backend, profiling
+from refluid import backend, kernels, profiling
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.vartype import VarType
@@ -134,7 +134,8 @@ class CompiledPiece:
         env = dict(zip((*self.mutable, *self.others), (*mutable, *others), strict=True))
         self.checks.begin(self.piece.schedule.ops)
         self.compilations += not self._eager  # compiled pieces come here only to be traced
-        run(self.piece.schedule, env, self._context(words))
+        with kernels.allowed(self._platform == "cpu" and not self._eager):
+            run(self.piece.schedule, env, self._context(words))
         written = [env.get(name) for name in self.writes]
         flags = self.checks.flags()
         if self._in_step is not None:

@@ -11,7 +11,7 @@ from functools import partial
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, initial_state, recur, require_sequences
+from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, initial_state, recur, require_sequences, takes_kernel
 from refluid.ops.registry import op
 
 # The activations of gru_unit, by its numbers for them.
@@ -39,10 +39,17 @@ def gru(
     require_sequences(x, "Input")
     size = weight.shape[0]
     rows = x.data if bias is None else x.data + bias.reshape(-1)
-    cell = partial(_gru_step, gate=ACTIVATIONS[gate_activation], act=ACTIVATIONS[activation], origin_mode=origin_mode)
-    inputs = (rows[:, : 2 * size], rows[:, 2 * size :])
-    order = BatchOrder.of(x, is_reverse)
-    (hidden,) = recur(cell, order, inputs, _matrices(weight), (), (initial_state(h0, x, size),))
+    start = initial_state(h0, x, size)
+    if takes_kernel(x, weight) and (gate_activation, activation) == ("sigmoid", "tanh"):
+        from refluid.kernels import gru as kernel  # numba takes its time to load
+        from refluid.kernels.lanes import Lanes
+
+        hidden = kernel.gru(Lanes.of(x, is_reverse), rows, *_matrices(weight), start, origin_mode)
+    else:
+        gate, act = ACTIVATIONS[gate_activation], ACTIVATIONS[activation]
+        cell = partial(_gru_step, gate=gate, act=act, origin_mode=origin_mode)
+        inputs = (rows[:, : 2 * size], rows[:, 2 * size :])
+        (hidden,) = recur(cell, BatchOrder.of(x, is_reverse), inputs, _matrices(weight), (), (start,))
     # Stand-ins for what real Fluid's kernels save for their gradients; nothing here reads it.
     gates, half = x.as_rows(jnp.zeros_like(x.data)), x.as_rows(jnp.zeros((x.shape[0], size), x.dtype))
     return gates, half, half, x.with_data(hidden)

@@ -15,9 +15,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.lax import stop_gradient
 
-from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, initial_state, recur, require_sequences
+from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, initial_state, recur, require_sequences, takes_kernel
 from refluid.ops.registry import op
 from refluid.ops.values import Ragged
+
+_USUAL_ACTIVATIONS = ("sigmoid", "tanh", "tanh")  # of gates, cell and candidate
 
 
 @op(
@@ -42,14 +44,21 @@ def lstm(
     """h = o * act(c), c = f * c + i * candidate, with gates act(x + h @ weight + bias) and peepholes to c."""
     require_sequences(x, "Input")
     size = weight.shape[0]
+    rows, peepholes = _with_bias(x.data, bias, size, use_peepholes)
+    start = (initial_state(h0, x, size), initial_state(c0, x, size))
+    if takes_kernel(x, weight) and (gate_activation, cell_activation, candidate_activation) == _USUAL_ACTIVATIONS:
+        from refluid.kernels import lstm as kernel  # numba takes its time to load
+        from refluid.kernels.lanes import Lanes
+
+        factors = jnp.stack(peepholes) if peepholes else jnp.zeros((3, size), x.dtype)
+        hidden, cells = kernel.lstm(Lanes.of(x, is_reverse), rows, weight, factors, *start)
+        return x.with_data(hidden), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size)
     cell = partial(
         _lstm_step,
         gate=ACTIVATIONS[gate_activation],
         act=ACTIVATIONS[cell_activation],
         candidate=ACTIVATIONS[candidate_activation],
     )
-    rows, peepholes = _with_bias(x.data, bias, size, use_peepholes)
-    start = (initial_state(h0, x, size), initial_state(c0, x, size))
     order = BatchOrder.of(x, is_reverse)
     hidden, cells = recur(cell, order, (rows,), (weight,), peepholes, start)
     return x.with_data(hidden), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size)

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from refluid import kernels
 from refluid.ops.values import Ragged, last_at_most, plain
 
 Rows = tuple[Any, ...]
@@ -40,6 +41,11 @@ def require_sequences(value: Any, slot: str) -> None:
     """Raises ValueError unless ``value`` is packed sequences."""
     if not isinstance(value, Ragged):
         raise ValueError(f"{slot} must be sequences: give its variable lod_level=1 and feed a LoDTensor")
+
+
+def takes_kernel(sequences: Ragged, weight: Any) -> bool:
+    """Whether a kernel may run the recurrence: they know one dtype, and no batch without sequences."""
+    return kernels.are_allowed() and sequences.sequences > 0 and sequences.dtype == weight.dtype == jnp.float32
 
 
 def initial_state(given: Any, sequences: Ragged, size: int) -> Any:

@@ -1,0 +1,185 @@
+"""The recurrence of a GRU over packed sequences, forward and backward.
+
+A row holds update gate, reset gate and candidate; the matrix of the candidate is one of its own, as it multiplies the
+hidden state after the reset. Lanes and parts are those of `refluid.kernels.lstm`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from refluid.kernels.calls import Kernel, argument, integers, result
+from refluid.kernels.lanes import Lanes
+from refluid.kernels.products import ONE, add_product, copy_row, fast, fill_rows, sigmoid, tanh
+
+
+@fast
+def _open_gates(gates, reset_hidden, h, i):
+    """From sums to the gates of lane ``i``, and the hidden state after the reset."""
+    size = h.shape[1]
+    for j in range(2 * size):
+        gates[i, j] = sigmoid(gates[i, j])
+    for j in range(size):
+        reset_hidden[i, j] = gates[i, size + j] * h[i, j]
+
+
+@fast
+def _step(saved, row, gates, candidate, h, i, origin_mode):
+    """The new hidden state of lane ``i``; saves gates and candidate."""
+    size = h.shape[1]
+    for j in range(size):
+        candidate[i, j] = tanh(candidate[i, j])
+    for j in range(size):
+        old, new = (h[i, j], candidate[i, j]) if origin_mode else (candidate[i, j], h[i, j])
+        h[i, j] = gates[i, j] * old + (ONE - gates[i, j]) * new
+    for j in range(2 * size):
+        saved[row, j] = gates[i, j]
+    for j in range(size):
+        saved[row, 2 * size + j] = candidate[i, j]
+
+
+def _forward(frame, part, parts):
+    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    x, of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6), argument(frame, 7)
+    origin_mode = integers(frame, 8)[0] != 0
+    hidden, saved = result(frame, 0), result(frame, 1)
+    size = h0.shape[1]
+    running = (len(lanes) - part + parts - 1) // parts
+    room = (running + 3) // 4 * 4
+    h, reset_hidden = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
+    gates, candidate = np.zeros((room, 2 * size), np.float32), np.zeros((room, size), np.float32)
+    for i in range(running):
+        copy_row(h, i, h0, lanes[part + i * parts])
+    for time in range(lengths[lanes[part]]):
+        while lengths[lanes[part + (running - 1) * parts]] <= time:
+            running -= 1
+        for i in range(running):
+            row = first[lanes[part + i * parts]] + time * stride
+            copy_row(gates, i, x, row)
+            for j in range(size):
+                candidate[i, j] = x[row, 2 * size + j]
+        add_product(gates, h, of_gates, running)
+        for i in range(running):
+            _open_gates(gates, reset_hidden, h, i)
+        add_product(candidate, reset_hidden, of_candidate, running)
+        for i in range(running):
+            row = first[lanes[part + i * parts]] + time * stride
+            _step(saved, row, gates, candidate, h, i, origin_mode)
+            copy_row(hidden, row, h, i)
+    if part == 0:  # padding is a copy of some real row
+        fill_rows(hidden, integers(frame, 3)[1], first[lanes[0]])
+        fill_rows(saved, integers(frame, 3)[1], first[lanes[0]])
+
+
+@fast
+def _step_back(d_candidate, d_gates, dh, i, saved, row, before, place, origin_mode):
+    """From the gradient of lane ``i``'s hidden state to those of the candidate's and the update gate's sums.
+
+    What goes past the gates to the hidden state before stays in ``dh``.
+    """
+    size = dh.shape[1]
+    for j in range(size):
+        u, c, h = saved[row, j], saved[row, 2 * size + j], before[place, j]
+        of_candidate = ONE - u if origin_mode else u
+        towards = h - c if origin_mode else c - h
+        d_gates[i, j] = dh[i, j] * towards * u * (ONE - u)
+        d_candidate[i, j] = dh[i, j] * of_candidate * (ONE - c * c)
+        dh[i, j] *= ONE - of_candidate
+
+
+@fast
+def _reset_back(d_gates, dh, d_reset, i, saved, row, before, place):
+    """From the gradient of the hidden state after the reset to those of the reset gate's sums and of the one before."""
+    size = dh.shape[1]
+    for j in range(size):
+        r = saved[row, size + j]
+        d_gates[i, size + j] = d_reset[i, j] * before[place, j] * r * (ONE - r)
+        dh[i, j] += d_reset[i, j] * r
+    for j in range(size):
+        d_reset[i, j] = 0
+
+
+def _backward(frame, part, parts):
+    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6)  # matrices are transposed
+    hidden, saved, d_hidden = argument(frame, 7), argument(frame, 8), argument(frame, 9)
+    origin_mode = integers(frame, 10)[0] != 0
+    dx, d_h0 = result(frame, 0), result(frame, 1)
+    size = h0.shape[1]
+    total = (len(lanes) - part + parts - 1) // parts
+    room = (total + 3) // 4 * 4
+    dh, d_reset = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
+    d_gates, d_candidate = np.zeros((room, 2 * size), np.float32), np.zeros((room, size), np.float32)
+    running = 0
+    for time in range(lengths[lanes[part]] - 1, -1, -1):
+        while running < total and lengths[lanes[part + running * parts]] > time:
+            running += 1
+        for i in range(running):
+            lane = lanes[part + i * parts]
+            row = first[lane] + time * stride
+            for j in range(size):
+                dh[i, j] += d_hidden[row, j]
+            if time == 0:
+                _step_back(d_candidate, d_gates, dh, i, saved, row, h0, lane, origin_mode)
+            else:
+                _step_back(d_candidate, d_gates, dh, i, saved, row, hidden, row - stride, origin_mode)
+        add_product(d_reset, d_candidate, of_candidate, running)
+        for i in range(running):
+            lane = lanes[part + i * parts]
+            row = first[lane] + time * stride
+            if time == 0:
+                _reset_back(d_gates, dh, d_reset, i, saved, row, h0, lane)
+            else:
+                _reset_back(d_gates, dh, d_reset, i, saved, row, hidden, row - stride)
+            for j in range(2 * size):
+                dx[row, j] = d_gates[i, j]
+            for j in range(size):
+                dx[row, 2 * size + j] = d_candidate[i, j]
+        add_product(dh, d_gates, of_gates, running)
+    for i in range(total):
+        copy_row(d_h0, lanes[part + i * parts], dh, i)
+    if part == 0:
+        fill_rows(dx, integers(frame, 3)[1], -1)
+
+
+_forward_kernel, _backward_kernel = Kernel("gru", _forward), Kernel("gru_grad", _backward)
+
+
+@jax.custom_vjp
+def gru(lanes: Lanes, rows: Any, of_gates: Any, of_candidate: Any, h0: Any, origin_mode: Any) -> Any:
+    """Hidden states as packed rows.
+
+    Args:
+      rows: what each step adds to the products of matrices and hidden state.
+      h0: the hidden state before the first step, a row per sequence.
+      origin_mode: an integer; unless it is 0, the update gate is the share of the old state instead of the new one.
+    """
+    return _forward_pass(lanes, rows, of_gates, of_candidate, h0, origin_mode)[0]
+
+
+def _forward_pass(lanes, rows, of_gates, of_candidate, h0, origin_mode):
+    mode = jnp.asarray(origin_mode, jnp.int64).reshape(1)
+    arguments = (*lanes.walk, rows, of_gates, of_candidate, h0, mode)
+    shapes = [(rows.shape[0], h0.shape[1]), rows.shape]
+    hidden, saved = _forward_kernel(arguments, shapes, lanes.parts(rows.size * h0.shape[1]))
+    return hidden, (lanes, of_gates, of_candidate, h0, mode, hidden, saved)
+
+
+def _backward_pass(residuals, gradient):
+    lanes, of_gates, of_candidate, h0, mode, hidden, saved = residuals
+    size = h0.shape[1]
+    arguments = (*lanes.walk, of_gates.T, of_candidate.T, h0, hidden, saved, gradient, mode)
+    d_rows, d_h0 = _backward_kernel(arguments, [saved.shape, h0.shape], lanes.parts(saved.size * size))
+    before = lanes.before(hidden, h0)
+    by_rows = (((0,), (0,)), ((), ()))
+    d_gates = lax.dot_general(before, d_rows[:, : 2 * size], by_rows)
+    d_candidate = lax.dot_general(saved[:, size : 2 * size] * before, d_rows[:, 2 * size :], by_rows)
+    return None, d_rows, d_gates, d_candidate, d_h0, None
+
+
+gru.defvjp(_forward_pass, _backward_pass)

@@ -1,0 +1,53 @@
+"""How a kernel walks through packed sequences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+_WORTH_A_THREAD = 1 << 19  # multiplications; about the time that waking a thread takes
+
+
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["walk", "begins", "owners"], meta_fields=["is_reverse", "count"]
+)
+@dataclass(frozen=True)
+class Lanes:
+    """Sequences as recurrences see them.
+
+    walk: what kernels take: the sequences, longest first; for each sequence the row it begins with, and its length;
+    and at last the distance from one step to the next and the number of real rows.
+    begins: for each packed row, whether a sequence begins with it. owners: for each packed row, its sequence.
+    """
+
+    walk: tuple[Any, ...]
+    begins: Any
+    owners: Any
+    is_reverse: bool
+    count: int
+
+    @classmethod
+    def of(cls, sequences: Any, is_reverse: bool) -> Lanes:
+        """The lanes of packed sequences (`refluid.ops.values.Ragged`)."""
+        lengths, offsets = sequences.lengths, sequences.offsets[-1]
+        positions, owners = sequences.positions(), jnp.minimum(sequences.owners(), sequences.sequences - 1)
+        if is_reverse:
+            first, begins = offsets[1:] - 1, positions == lengths[owners] - 1
+        else:
+            first, begins = offsets[:-1], positions == 0
+        ends = jnp.stack([jnp.full_like(offsets[-1], -1 if is_reverse else 1), offsets[-1]])
+        walk = jnp.argsort(-lengths, stable=True), first, lengths, ends
+        return cls(tuple(x.astype(jnp.int64) for x in walk), begins, owners, is_reverse, sequences.sequences)
+
+    def before(self, rows: Any, initial: Any) -> Any:
+        """For each row that of the step before, and of ``initial`` where there is none."""
+        shifted = jnp.roll(rows, -1 if self.is_reverse else 1, axis=0)
+        return jnp.where(self.begins[:, None], initial[self.owners], shifted)
+
+    def parts(self, multiplications: int) -> int:
+        """How many parts are worth a thread of their own; four sequences are multiplied at once."""
+        return max(1, min(-(-self.count // 4), multiplications // _WORTH_A_THREAD))

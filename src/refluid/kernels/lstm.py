@@ -1,0 +1,163 @@
+"""The recurrence of an LSTM over packed sequences, forward and backward.
+
+A row holds candidate, input gate, forget gate and output gate. ``lanes`` are the sequences, longest first, so those
+still running at a step are the first ones of a part; a part takes every ``parts``-th lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from refluid.kernels.calls import Kernel, argument, integers, result
+from refluid.kernels.lanes import Lanes
+from refluid.kernels.products import ONE, add_product, copy_row, fast, fill_rows, sigmoid, tanh
+
+
+@fast
+def _step(z, h, c, i, peepholes):
+    """From the sums in ``z`` to the gates, also in ``z``, and to the new state, for lane ``i``."""
+    size = c.shape[1]
+    for j in range(size):
+        z[i, j] = tanh(z[i, j])
+    for j in range(size):
+        z[i, size + j] = sigmoid(z[i, size + j] + peepholes[0, j] * c[i, j])
+    for j in range(size):
+        z[i, 2 * size + j] = sigmoid(z[i, 2 * size + j] + peepholes[1, j] * c[i, j])
+    for j in range(size):
+        c[i, j] = z[i, j] * z[i, size + j] + c[i, j] * z[i, 2 * size + j]
+    for j in range(size):
+        z[i, 3 * size + j] = sigmoid(z[i, 3 * size + j] + peepholes[2, j] * c[i, j])
+    for j in range(size):
+        h[i, j] = tanh(c[i, j]) * z[i, 3 * size + j]
+
+
+def _forward(frame, part, parts):
+    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    x, weight, peepholes = argument(frame, 4), argument(frame, 5), argument(frame, 6)
+    h0, c0 = argument(frame, 7), argument(frame, 8)
+    hidden, cell, gates = result(frame, 0), result(frame, 1), result(frame, 2)
+    size = weight.shape[0]
+    running = (len(lanes) - part + parts - 1) // parts
+    room = (running + 3) // 4 * 4
+    h, c = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
+    z = np.zeros((room, 4 * size), np.float32)
+    for i in range(running):
+        copy_row(h, i, h0, lanes[part + i * parts])
+        copy_row(c, i, c0, lanes[part + i * parts])
+    for time in range(lengths[lanes[part]]):
+        while lengths[lanes[part + (running - 1) * parts]] <= time:
+            running -= 1
+        for i in range(running):
+            copy_row(z, i, x, first[lanes[part + i * parts]] + time * stride)
+        add_product(z, h, weight, running)
+        for i in range(running):
+            row = first[lanes[part + i * parts]] + time * stride
+            _step(z, h, c, i, peepholes)
+            copy_row(gates, row, z, i)
+            copy_row(cell, row, c, i)
+            copy_row(hidden, row, h, i)
+    if part == 0:  # padding is a copy of some real row
+        fill_rows(cell, integers(frame, 3)[1], first[lanes[0]])
+        fill_rows(hidden, integers(frame, 3)[1], first[lanes[0]])
+
+
+@fast
+def _step_back(dz, dh, dc, i, gates, cell, row, before, place, peepholes):
+    """From the gradients of the state after lane ``i``'s row to those of the sums, and to that of the cell before."""
+    size = dc.shape[1]
+    for j in range(size):
+        o, t = gates[row, 3 * size + j], tanh(cell[row, j])
+        dz[i, 3 * size + j] = dh[i, j] * t * o * (ONE - o)
+        dc[i, j] += dh[i, j] * o * (ONE - t * t)
+    for j in range(size):
+        dc[i, j] += dz[i, 3 * size + j] * peepholes[2, j]
+    for j in range(size):
+        a, g = gates[row, j], gates[row, size + j]
+        dz[i, j] = dc[i, j] * g * (ONE - a * a)
+    for j in range(size):
+        a, g = gates[row, j], gates[row, size + j]
+        dz[i, size + j] = dc[i, j] * a * g * (ONE - g)
+    for j in range(size):
+        f = gates[row, 2 * size + j]
+        dz[i, 2 * size + j] = dc[i, j] * before[place, j] * f * (ONE - f)
+    for j in range(size):
+        dc[i, j] *= gates[row, 2 * size + j]
+    for j in range(size):
+        dc[i, j] += dz[i, size + j] * peepholes[0, j] + dz[i, 2 * size + j] * peepholes[1, j]
+
+
+def _backward(frame, part, parts):
+    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    transposed, peepholes, c0 = argument(frame, 4), argument(frame, 5), argument(frame, 6)
+    cell, gates, d_hidden = argument(frame, 7), argument(frame, 8), argument(frame, 9)
+    dx, d_h0, d_c0 = result(frame, 0), result(frame, 1), result(frame, 2)
+    size = transposed.shape[1]
+    total = (len(lanes) - part + parts - 1) // parts
+    room = (total + 3) // 4 * 4
+    dh, dc = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
+    dz = np.zeros((room, 4 * size), np.float32)
+    running = 0
+    for time in range(lengths[lanes[part]] - 1, -1, -1):
+        while running < total and lengths[lanes[part + running * parts]] > time:
+            running += 1
+        for i in range(running):
+            lane = lanes[part + i * parts]
+            row = first[lane] + time * stride
+            for j in range(size):
+                dh[i, j] += d_hidden[row, j]
+            if time == 0:
+                _step_back(dz, dh, dc, i, gates, cell, row, c0, lane, peepholes)
+            else:
+                _step_back(dz, dh, dc, i, gates, cell, row, cell, row - stride, peepholes)
+            copy_row(dx, row, dz, i)
+            for j in range(size):
+                dh[i, j] = 0
+        add_product(dh, dz, transposed, running)
+    for i in range(total):
+        copy_row(d_h0, lanes[part + i * parts], dh, i)
+        copy_row(d_c0, lanes[part + i * parts], dc, i)
+    if part == 0:
+        fill_rows(dx, integers(frame, 3)[1], -1)
+
+
+_forward_kernel, _backward_kernel = Kernel("lstm", _forward), Kernel("lstm_grad", _backward)
+
+
+@jax.custom_vjp
+def lstm(lanes: Lanes, rows: Any, weight: Any, peepholes: Any, h0: Any, c0: Any) -> tuple[Any, Any]:
+    """Hidden states and cells as packed rows; no gradient comes in through the cells.
+
+    Args:
+      rows: what each step adds to the product of weight and hidden state.
+      peepholes: the factors of the cell in input, forget and output gate.
+      h0, c0: the state before the first step, a row per sequence.
+    """
+    return _forward_pass(lanes, rows, weight, peepholes, h0, c0)[0]
+
+
+def _forward_pass(lanes, rows, weight, peepholes, h0, c0):
+    size = weight.shape[0]
+    state = (rows.shape[0], size)
+    arguments = (*lanes.walk, rows, weight, peepholes, h0, c0)
+    hidden, cell, gates = _forward_kernel(arguments, [state, state, rows.shape], lanes.parts(rows.size * size))
+    return (hidden, cell), (lanes, weight, peepholes, h0, c0, hidden, cell, gates)
+
+
+def _backward_pass(saved, gradients):
+    lanes, weight, peepholes, h0, c0, hidden, cell, gates = saved
+    arguments = (*lanes.walk, weight.T, peepholes, c0, cell, gates, gradients[0])
+    shapes = [gates.shape, h0.shape, c0.shape]
+    d_rows, d_h0, d_c0 = _backward_kernel(arguments, shapes, lanes.parts(gates.size * weight.shape[0]))
+    d_weight = lax.dot_general(lanes.before(hidden, h0), d_rows, (((0,), (0,)), ((), ())))
+    _, of_input, of_forget, of_output = jnp.split(d_rows, 4, axis=1)
+    before = lanes.before(cell, c0)
+    d_peepholes = jnp.stack([(of_input * before).sum(0), (of_forget * before).sum(0), (of_output * cell).sum(0)])
+    return None, d_rows, d_weight, d_peepholes, d_h0, d_c0
+
+
+lstm.defvjp(_forward_pass, _backward_pass)

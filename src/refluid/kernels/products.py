@@ -1,0 +1,91 @@
+"""What kernels compute with: matrix products of a few rows, and activations. Written so that LLVM vectorises the loops.
+
+Indices are sums of something that begins at 0, and constants are float32: a loop that begins elsewhere, or a constant
+of Python's, is not vectorised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# What makes loops fast but does not take infinities and NaNs for impossible.
+_FAST = {"contract", "reassoc", "nsz", "arcp"}
+fast = njit(error_model="numpy", fastmath=_FAST)
+inlined = njit(error_model="numpy", fastmath=_FAST, forceinline=True)
+
+ONE, HALF = np.float32(1), np.float32(0.5)
+_FLAT = np.float32(7.9988117)  # beyond it, tanh is 1
+# tanh(x) is nearly x p(x * x) / q(x * x), with coefficients from the highest power down.
+_P = tuple(
+    np.float32(c)
+    for c in (
+        -2.76076847742355e-16,
+        2.00018790482477e-13,
+        -8.60467152213735e-11,
+        5.12229709037114e-08,
+        1.48572235717979e-05,
+        6.37261928875436e-04,
+        4.89352455891786e-03,
+    )
+)
+_Q = tuple(
+    np.float32(c) for c in (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
+)
+
+
+@inlined
+def tanh(x):
+    """Within a few units in the last place."""
+    x = _FLAT if x > _FLAT else x
+    x = -_FLAT if x < -_FLAT else x  # NaN stays NaN
+    s = x * x
+    p = _P[0] * s + _P[1]
+    p = ((((p * s + _P[2]) * s + _P[3]) * s + _P[4]) * s + _P[5]) * s + _P[6]
+    q = ((_Q[0] * s + _Q[1]) * s + _Q[2]) * s + _Q[3]
+    return x * p / q
+
+
+@inlined
+def sigmoid(x):
+    """By way of tanh."""
+    return HALF * tanh(HALF * x) + HALF
+
+
+@fast
+def copy_row(target, i, source, j):
+    """target[i] = source[j]"""
+    for k in range(target.shape[1]):
+        target[i, k] = source[j, k]
+
+
+@fast
+def fill_rows(target, start, source):
+    """Copies row ``source`` to all rows from ``start`` on; fills them with 0 if there is no such row before them."""
+    for i in range(start, target.shape[0]):
+        for k in range(target.shape[1]):
+            target[i, k] = target[source, k] if 0 <= source < start else 0
+
+
+@fast
+def add_product(out, rows, weight, number):
+    """out += rows @ weight for the first ``number`` rows, rounded up to a multiple of 4."""
+    depth, width = weight.shape
+    whole = depth // 4 * 4
+    for i in range(0, number, 4):
+        for k in range(0, whole, 4):
+            a0, a1, a2, a3 = rows[i, k], rows[i, k + 1], rows[i, k + 2], rows[i, k + 3]
+            b0, b1, b2, b3 = rows[i + 1, k], rows[i + 1, k + 1], rows[i + 1, k + 2], rows[i + 1, k + 3]
+            c0, c1, c2, c3 = rows[i + 2, k], rows[i + 2, k + 1], rows[i + 2, k + 2], rows[i + 2, k + 3]
+            d0, d1, d2, d3 = rows[i + 3, k], rows[i + 3, k + 1], rows[i + 3, k + 2], rows[i + 3, k + 3]
+            for j in range(width):
+                w0, w1, w2, w3 = weight[k, j], weight[k + 1, j], weight[k + 2, j], weight[k + 3, j]
+                out[i, j] += a0 * w0 + a1 * w1 + a2 * w2 + a3 * w3
+                out[i + 1, j] += b0 * w0 + b1 * w1 + b2 * w2 + b3 * w3
+                out[i + 2, j] += c0 * w0 + c1 * w1 + c2 * w2 + c3 * w3
+                out[i + 3, j] += d0 * w0 + d1 * w1 + d2 * w2 + d3 * w3
+        for k in range(whole, depth):
+            for r in range(i, i + 4):
+                factor = rows[r, k]
+                for j in range(width):
+                    out[r, j] += factor * weight[k, j]
