@@ -19,6 +19,7 @@ from refluid.ir.program import Program
 from refluid.ir.slices import SLICES, Slice
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
+from refluid.lowering.staging import Shifted
 from refluid.lowering.step import Step
 from refluid.ops.folding import reads_and_writes
 from refluid.ops.values import SelectedRows
@@ -118,7 +119,7 @@ class Shard:
     def _fed(self, name: str, pushes: Sequence[Mapping[str, Value]], position: int) -> Any:
         value = pushes[position][name]
         if not isinstance(value, Rows):
-            return value
+            return Shifted.of(value)
         height = self.pushable[name].shape[0]
         size = self._bucket(name, max(len(push[name].rows) for push in pushes))  # pyright: ignore[reportAttributeAccessIssue]
         rows = np.full(size, height, np.int64)

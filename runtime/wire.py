@@ -1,7 +1,8 @@
 """Messages as bytes: a protobuf header, then raw tensors. See protocol.proto for the layout.
 
 Encoding gives a list of buffers, so that tensors are copied once, when the buffers are joined; decoding gives views
-into the received bytes.
+into the received bytes. A large tensor is the end of a view that begins where XLA can read it in place; see
+`refluid.lowering.staging.Shifted`.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from refluid.lowering.staging import LARGE, phase_of
 from refluid.runtime import protocol_pb2
 
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
-PROTOCOL = 1
+PROTOCOL = 2
 # What decoding the bytes of a stranger may raise.
 BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<I")
 _PADDING = bytes(_ALIGNMENT)
+_INT64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def encode(header: Any, values: Iterable[Value] = ()) -> list[Any]:
     """The buffers of a message; ``values`` in the order in which the header describes them."""
     head = header.SerializeToString()
     buffers: list[Any] = [_LENGTH.pack(len(head)), head]
-    place = 0
+    place = _LENGTH.size + len(head)
     for array in _arrays(values):
         gap = -place % _ALIGNMENT
         if gap:
@@ -76,29 +79,31 @@ def encode(header: Any, values: Iterable[Value] = ()) -> list[Any]:
 
 
 def decode(kind: Any, message: Any) -> tuple[Any, memoryview]:
-    """The header of a message, and its payload."""
+    """The header of a message, and the message for `tensors`."""
     view = memoryview(message)
     (length,) = _LENGTH.unpack_from(view)
-    header = kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
-    return header, view[_LENGTH.size + length :]
+    return kind.FromString(view[_LENGTH.size : _LENGTH.size + length]), view
 
 
-def tensors(headers: Sequence[Any], payload: memoryview) -> dict[str, Value]:
-    """The tensors in a payload by name; they share its memory."""
+def tensors(headers: Sequence[Any], message: memoryview) -> dict[str, Value]:
+    """The tensors in a message by name; they share its memory."""
     found: dict[str, Value] = {}
-    place = 0
+    (length,) = _LENGTH.unpack_from(message)
+    place = _LENGTH.size + length
+    phase = phase_of(np.frombuffer(message, np.uint8))
 
-    def take(dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    def take(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         nonlocal place
         place += -place % _ALIGNMENT
         count = math.prod(shape)
-        array = np.frombuffer(payload, dtype, count, place).reshape(shape)
+        before = phase // dtype.itemsize if count * dtype.itemsize >= LARGE and phase % dtype.itemsize == 0 else 0
+        array = np.frombuffer(message, dtype, before + count, place - before * dtype.itemsize)[before:].reshape(shape)
         place += array.nbytes
         return array
 
     for header in headers:
         dims = tuple(header.dims)
-        rows = take(np.int64, dims[:1]) if header.sparse else None
+        rows = take(_INT64, dims[:1]) if header.sparse else None
         values = take(np.dtype(header.dtype), dims)
         found[header.name] = values if rows is None else Rows(rows, values)
     return found

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
+from jax import lax
 
 _ALIGNMENT = 64
-_COPIED_AT_ONCE = 100_000  # bytes; XLA copies what is smaller without a thread
+LARGE = 100_000  # bytes; XLA copies what is smaller without a thread
 
 
 class Staging(threading.local):
@@ -28,9 +32,9 @@ class Staging(threading.local):
 
     def __call__(self, index: int, value: Any) -> Any:
         """``value``, or a copy of it that XLA reads in place; ``index`` tells the step's values apart."""
-        if value.__class__ is not np.ndarray or value.nbytes < _COPIED_AT_ONCE:
+        if value.__class__ is not np.ndarray or value.nbytes < LARGE:
             return value
-        if value.__array_interface__["data"][0] % _ALIGNMENT == 0 and value.flags.c_contiguous:
+        if phase_of(value) == 0 and value.flags.c_contiguous:
             return value
         buffer = self._buffers.get(index)
         if buffer is None:
@@ -44,9 +48,44 @@ def unstaged(index: int, value: Any) -> Any:
     return value
 
 
+def phase_of(array: np.ndarray) -> int:
+    """How many bytes an array lies behind a place where XLA could read it."""
+    return array.__array_interface__["data"][0] % _ALIGNMENT
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["memory", "start"], meta_fields=["shape"])
+@dataclass(frozen=True)
+class Shifted:
+    """An array that begins within a longer one, which XLA can read in place. Steps take it as the array itself.
+
+    An operation that goes through the elements once reads them where they are; what needs an array of its own copies.
+    """
+
+    memory: Any
+    start: Any
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Any:
+        """``array`` as the end of the array that it is a view of; the array itself where that is no use."""
+        base = array.base
+        if array.nbytes < LARGE or not isinstance(base, np.ndarray) or base.ndim != 1 or base.dtype != array.dtype:
+            return array
+        if phase_of(base) or not base.flags.c_contiguous or not array.flags.c_contiguous:
+            return array
+        start = base.size - array.size
+        if array.__array_interface__["data"][0] != base.__array_interface__["data"][0] + start * base.itemsize:
+            return array
+        return cls(base, np.int32(start), array.shape)
+
+    def array(self) -> Any:
+        """The array, inside a computation."""
+        return lax.dynamic_slice_in_dim(self.memory, self.start, math.prod(self.shape)).reshape(self.shape)
+
+
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An uninitialised array that XLA can read in place."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.__array_interface__["data"][0] % _ALIGNMENT
+    start = -phase_of(memory) % _ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)

@@ -25,7 +25,7 @@ from refluid.lowering.exchange import Exchange, bind_exchange
 from refluid.lowering.interpreter import Context, Schedule, run
 from refluid.lowering.layout import channels_last
 from refluid.lowering.plan import Piece, Where, make_plan
-from refluid.lowering.staging import Staging, unstaged
+from refluid.lowering.staging import Shifted, Staging, unstaged
 from refluid.lowering.value_files import read_values, write_values
 from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
@@ -131,6 +131,7 @@ class CompiledPiece:
             self.checks.check_flags(flags, self._in_step or range(len(flags)))
 
     def _run(self, mutable: Sequence[Any], others: Sequence[Any], words: Any) -> tuple[list[Any], list[Any]]:
+        others = [value.array() if isinstance(value, Shifted) else value for value in others]
         env = dict(zip((*self.mutable, *self.others), (*mutable, *others), strict=True))
         self.checks.begin(self.piece.schedule.ops)
         self.compilations += not self._eager  # compiled pieces come here only to be traced
