@@ -13,7 +13,7 @@ from typing import Any
 
 from refluid import flags
 from refluid.runtime.merging import Waiting
-from refluid.runtime.packing import messages, on_host
+from refluid.runtime.packing import NOTHING, messages, on_host
 from refluid.runtime.traffic import Traffic
 from refluid.runtime.trainer_exchange import TrainerExchange
 from refluid.runtime.wire import Value
@@ -158,7 +158,7 @@ class Background(TrainerExchange):
                 batch = self._waiting.take()
                 pulls = not self._receives_apart and self._sent + batch.steps - self._shown >= self._pull_after
                 self._changed.notify_all()
-            wanted = self.traffic.pulls if pulls else ()
+            wanted = self.wanted if pulls else NOTHING
             answers = self.session.push(messages(batch.merged(self._pushes), wanted), batch.steps)
             with self._changed:
                 self._sent += batch.steps

@@ -41,7 +41,7 @@ class GeoPushPull(TrainerExchange):
     def _trade(self, env: Mapping[str, Any]) -> dict[str, Any]:
         variables = self.traffic.pushes
         pushes = [(variable, self._difference(variable, env[variable.name])) for variable in variables]
-        answers = self.session.push(messages(pushes, self.traffic.pulls, DELTA), self._since)
+        answers = self.session.push(messages(pushes, self.wanted, DELTA), self._since)
         self._since = 0
         return {variable.name: self._merge(variable, env[variable.name], answers) for variable in variables}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -40,22 +41,38 @@ def cut(variable: Sliced, value: Value, suffix: str = "") -> list[tuple[str, str
     return found
 
 
-def messages(pushes: Sequence[tuple[Sliced, Value]], pulls: Sequence[Sliced], suffix: str = "") -> dict[str, Message]:
-    """One message per server that holds any of these variables."""
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted from each server: names, and how many bytes they are."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pulls: Sequence[Sliced]) -> Wanted:
+        """What to ask for, to get these variables."""
+        wanted = cls()
+        for variable in pulls:
+            width = math.prod(variable.shape[1:]) * variable.dtype.itemsize
+            for part in variable.slices:
+                wanted.names.setdefault(part.endpoint, []).append(part.name)
+                wanted.sizes[part.endpoint] = wanted.sizes.get(part.endpoint, 0) + (part.end - part.begin) * width
+        return wanted
+
+
+NOTHING = Wanted()
+
+
+def messages(pushes: Sequence[tuple[Sliced, Value]], wanted: Wanted = NOTHING, suffix: str = "") -> dict[str, Message]:
+    """One message per server that gets a value or is asked for one."""
     pushed: dict[str, dict[str, Value]] = {}
-    wanted: dict[str, list[str]] = {}
-    expected: dict[str, int] = {}
     for variable, value in pushes:
         for endpoint, name, piece in cut(variable, value, suffix):
             pushed.setdefault(endpoint, {})[name] = piece
-    for variable in pulls:
-        width = math.prod(variable.shape[1:]) * variable.dtype.itemsize
-        for part in variable.slices:
-            wanted.setdefault(part.endpoint, []).append(part.name)
-            expected[part.endpoint] = expected.get(part.endpoint, 0) + (part.end - part.begin) * width
+    names, sizes = wanted.names, wanted.sizes
     return {
-        endpoint: Message(pushed.get(endpoint, {}), wanted.get(endpoint, ()), expected.get(endpoint, 0))
-        for endpoint in {**pushed, **wanted}
+        endpoint: Message(pushed.get(endpoint, {}), names.get(endpoint, ()), sizes.get(endpoint, 0))
+        for endpoint in {**pushed, **names}
     }
 
 

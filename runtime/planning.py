@@ -66,7 +66,7 @@ class Start(TrainerExchange):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         traffic, session = self.traffic, self.session
         if traffic.job.trainer == 0:
-            offers = messages([(variable, np.asarray(env[variable.name])) for variable in traffic.pushes], ())
+            offers = messages([(variable, np.asarray(env[variable.name])) for variable in traffic.pushes])
             empty = {endpoint: Message({}) for endpoint in traffic.job.endpoints}
             session.exchange(OFFER, {**empty, **offers})
         for name in traffic.dropped:  # tables stay on the servers
@@ -75,7 +75,7 @@ class Start(TrainerExchange):
                 held.get_tensor().value = None
         if not traffic.pulls:
             return {}
-        answers = session.exchange(START, messages((), traffic.pulls))
+        answers = session.exchange(START, messages((), self.wanted))
         values = {variable.name: join(variable, answers) for variable in traffic.pulls}
         if traffic.job.mode is Mode.GEO:
             trained = values.keys() - session.kept
@@ -99,7 +99,7 @@ class PushPull(TrainerExchange):
 
     def exchange(self, pushes: Sequence[tuple[Sliced, Value]], steps: int = 1) -> dict[str, Any]:
         """Pushes gradients that stand for so many steps, and returns the parameters that come back."""
-        return self.pulled(self.session.push(messages(pushes, self.traffic.pulls), steps))
+        return self.pulled(self.session.push(messages(pushes, self.wanted), steps))
 
 
 class Lookups(TrainerExchange):

@@ -64,6 +64,7 @@ class Server(Exchange):
         self._pace = LearningRatePace(self.trainers)
         self._roster = Roster(self.trainers, time.monotonic())
         self._changed = threading.Condition()  # guards all of the above
+        self._all_left = threading.Event()
         self._inbox: dict[int, dict[str, Value]] = {}
         self._steps: dict[int, int] = {}
         self._answers: dict[tuple[str, ...], list[bytes]] = {}  # of this round, the same for everybody
@@ -121,11 +122,8 @@ class Server(Exchange):
 
     def _serve(self) -> None:
         reminded = 0.0
-        while True:
+        while not self._all_left.wait(1.0):  # not on what changes in every round: that would wake this thread too
             with self._changed:
-                if self._roster.all_left:
-                    return
-                self._changed.wait(1.0)
                 now = time.monotonic()
                 silent = self._roster.silent(now, flags.read_flag("FLAGS_worker_update_interval_secs"))
                 for trainer in silent:
@@ -324,6 +322,8 @@ class Server(Exchange):
         self._meetings.leave(trainer)
         self._update_if_due()
         self._changed.notify_all()
+        if self._roster.all_left:
+            self._all_left.set()
 
     def _update_if_due(self) -> None:
         due = self._rounds.due()

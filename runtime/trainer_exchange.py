@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refluid.lowering.exchange import Exchange
-from refluid.runtime.packing import join, messages, to_device
+from refluid.runtime.packing import Wanted, join, messages, to_device
 from refluid.runtime.session import READ, Session, session_of
 from refluid.runtime.traffic import Traffic
 from refluid.runtime.wire import Value
@@ -18,6 +18,7 @@ class TrainerExchange(Exchange):
     def __init__(self, traffic: Traffic, place: Any):
         self.traffic, self._device = traffic, place.device()
         self.session: Session = session_of(traffic.job)
+        self.wanted = Wanted.of(traffic.pulls)
 
     def agree(self, suffix: str = "") -> None:
         """Makes sure the servers have what will be sent and asked for."""
@@ -31,8 +32,7 @@ class TrainerExchange(Exchange):
 
     def read(self) -> dict[str, dict[str, Value]]:
         """The servers' answers to a question for all parameters, as they are now."""
-        pulls = self.traffic.pulls
-        return self.session.exchange(READ, messages((), pulls)) if pulls else {}
+        return self.session.exchange(READ, messages((), self.wanted)) if self.traffic.pulls else {}
 
     def pulled(self, answers: Mapping[str, Mapping[str, Value]]) -> dict[str, Any]:
         """The parameters in answers, where steps find them."""

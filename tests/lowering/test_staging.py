@@ -2,11 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from refluid.lowering.staging import Staging, aligned
+from refluid.lowering.staging import Shifted, Staging, aligned, phase_of
 
 SHAPE = (200, 200)  # large enough for XLA to copy it on another thread
 
@@ -42,6 +43,30 @@ def test_arrays_that_are_not_contiguous_are_copied():
     copy = Staging()(0, turned)
     assert copy.flags.c_contiguous
     np.testing.assert_array_equal(copy, turned)
+
+
+def from_aligned_bytes(count):
+    """Numbers in memory that belongs to bytes, as received messages have it."""
+    memory = bytearray(4 * count + 64)
+    start = -phase_of(np.frombuffer(memory, np.uint8)) % 64
+    return np.frombuffer(memory, "float32", count, start)
+
+
+@pytest.mark.parametrize("before", [0, 4, 12])
+def test_the_end_of_an_aligned_array_is_read_in_place(before):
+    memory = from_aligned_bytes(before + 40000)
+    memory[:] = np.arange(memory.size)
+    array = memory[before:].reshape(SHAPE)
+    shifted = Shifted.of(array)
+    assert (shifted.start, shifted.shape) == (before, SHAPE)
+    assert np.shares_memory(shifted.memory, memory)
+    np.testing.assert_array_equal(jax.jit(lambda x: x.array() * 2)(shifted), array * 2)
+
+
+def test_arrays_that_are_no_such_end_stay_as_they_are():
+    memory = from_aligned_bytes(50000)
+    for array in (memory[4:40004], memory[1::2], memory[-100:], misaligned(np.ones(SHAPE, "float32")), np.ones(SHAPE)):
+        assert Shifted.of(array) is array
 
 
 @pytest.mark.parametrize("return_numpy", [True, False])

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from refluid.lowering.staging import Shifted
 from refluid.runtime import transport, wire
 from refluid.runtime.wire import Rows, pb
 
@@ -48,6 +49,19 @@ def test_received_tensors_are_views_of_the_message():
     found = wire.tensors(header.tensors, payload)["w"]
 
     assert np.shares_memory(found, np.frombuffer(message, np.uint8))
+
+
+def test_large_tensors_can_be_read_in_place_wherever_the_message_lies():
+    value = np.arange(50000, dtype=np.float32)
+    for name in ("w", "weight", "a name that is longer than the others"):
+        message = b"".join(wire.encode(pb.ExchangeReply(tensors=[wire.describe(name, value)]), [value]))
+        header, payload = wire.decode(pb.ExchangeReply, message)
+
+        found = Shifted.of(wire.dense(wire.tensors(header.tensors, payload)[name]))
+
+        assert isinstance(found, Shifted)
+        assert np.shares_memory(found.memory, np.frombuffer(message, np.uint8))
+        np.testing.assert_array_equal(found.memory[found.start :], value)
 
 
 @given(st.binary(max_size=80))
