@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 from llvmlite import binding
-from numba import carray, cfunc, njit  # pyright: ignore[reportPrivateImportUsage]
+from numba import carray, cfunc, config, njit  # pyright: ignore[reportPrivateImportUsage]
 
 from refluid.kernels.memory import (
     allocate,
@@ -162,8 +162,10 @@ def _c_function(signature: str, function: Callable[..., Any]) -> Any:
     return cfunc(signature, cache=True, error_model="numpy")(function)
 
 
-def _check_version() -> None:
-    """Raises ImportError unless XLA's interface is one that still has everything where it was."""
+def _check_surroundings() -> None:
+    """Raises ImportError unless numba compiles, and XLA's interface still has everything where it was."""
+    if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+        raise ImportError("NUMBA_DISABLE_JIT is set")
     header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h").read_text(encoding="utf-8")
     major, minor = (int(n) for n in re.findall(r"#define XLA_FFI_API_(?:MAJOR|MINOR) (\d+)", header))
     if major != _MAJOR or minor < _MINOR:
@@ -193,7 +195,7 @@ def _register() -> None:
     jax.ffi.register_ffi_target(_TARGET, capsule(handler.address, None, None), platform="cpu")
 
 
-_check_version()
+_check_surroundings()
 _register()
 
 
