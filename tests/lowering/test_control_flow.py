@@ -109,6 +109,33 @@ def test_the_gradient_of_a_loop_is_that_of_its_turns():
     np.testing.assert_allclose(gradient, numeric_gradient(turns, value), rtol=1e-4)
 
 
+def test_a_parameter_in_a_loop_gets_the_gradients_of_all_turns():
+    """Real Fluid counts the last turn only, so the golden case of while_loop compares no gradients."""
+    x = data("x", 2, 3)
+    i, n = constant(0), constant(4)
+    weight = fluid.ParamAttr(name="weight")
+
+    def turn(i, y):
+        return [i + 1, layers.tanh(layers.fc(y, 3, param_attr=weight, bias_attr=False)) + x]
+
+    _, y = layers.while_loop(lambda i, y: layers.less_than(i, n), turn, [i, layers.scale(x, 1.0)])
+    fluid.backward.append_backward(layers.reduce_sum(layers.square(y)))
+    rows = np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3)
+    result, by_weight, by_x, used = run({"x": rows}, [y, "weight@GRAD", "x@GRAD", "weight"])
+
+    def turns(rows, weight):
+        y = rows
+        for _ in range(4):
+            y = np.tanh(y @ weight) + rows
+        return y
+
+    np.testing.assert_allclose(result, turns(rows, used), rtol=1e-5)
+    expected = numeric_gradient(lambda weight: np.square(turns(rows, weight)).sum(), used)
+    np.testing.assert_allclose(by_weight, expected, rtol=1e-3, atol=1e-4)
+    expected = numeric_gradient(lambda rows: np.square(turns(rows, used)).sum(), rows)
+    np.testing.assert_allclose(by_x, expected, rtol=1e-3, atol=1e-4)
+
+
 def test_a_differentiated_loop_may_end_by_a_computed_number():
     x = data("x", 1)
     limit = layers.fill_constant([1], "float32", 10.0)

@@ -84,6 +84,35 @@ def test_an_op_that_mixes_rows_runs_without_padding_and_warns():
     assert found.tolist() == [5, 2]
 
 
+def test_a_static_rnn_sees_sequences_from_outside_and_keeps_them_padded():
+    x, steps = fluid.layers.data("x", [2], lod_level=1), fluid.layers.data("steps", [1])
+    first = fluid.layers.sequence_pool(x, "sum")
+    rnn = fluid.layers.StaticRNN()
+    with rnn.step():
+        step, before = rnn.step_input(steps), rnn.memory(init=first)
+        after = fluid.layers.sequence_pool(x * step, "sum") + before
+        rnn.update_memory(before, after)
+        rnn.step_output(after)
+    last = rnn()
+    executor = Executor()
+    for lengths in ([2, 3], [1, 6], [4, 0]):
+        tensor = fluid.create_lod_tensor(np.ones((sum(lengths), 2), "float32"), [lengths], fluid.CPUPlace())
+        (found,) = executor.run(feed={"x": tensor, "steps": np.float32([[2], [3]])}, fetch_list=[last])
+        assert found[:, :, 0].tolist() == [[3.0 * count for count in lengths], [6.0 * count for count in lengths]]
+    assert executor.compilations == 1
+
+
+def test_a_static_rnn_that_gives_out_rows_of_sequences_runs_without_padding_and_warns():
+    x, steps = fluid.layers.data("x", [2], lod_level=1), fluid.layers.data("steps", [1])
+    rnn = fluid.layers.StaticRNN()
+    with rnn.step():
+        rnn.step_output(x * rnn.step_input(steps))
+    tensor = fluid.create_lod_tensor(np.ones((5, 2), "float32"), [[2, 3]], fluid.CPUPlace())
+    with pytest.warns(PaddingWarning, match="recurrent mixes rows"):
+        (found,) = Executor().run(feed={"x": tensor, "steps": np.float32([[2], [3]])}, fetch_list=[rnn()])
+    assert found.tolist() == [[[2, 2]] * 5, [[3, 3]] * 5]
+
+
 def test_rows_without_lod_are_fetched_without_padding():
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

@@ -69,6 +69,11 @@ REFUSED = {
         (sequences(column(1, 2, 3), [2, 1]), sequences(column(1, 2), [0, 2])),
         "a sequence of Refs is empty",
     ),
+    "distance levels": (
+        lambda x: layers.edit_distance(x, x),
+        (sequences(column(1, 2, 3), [1, 1], [2, 1]),),
+        "one LoD level, but has 2",
+    ),
     "tags": (
         layers.linear_chain_crf,
         (X, sequences(column(0, 1, 0, 1, 0), [3, 2])),

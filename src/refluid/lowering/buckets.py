@@ -24,6 +24,7 @@ _SMALLEST = 8
 _ROOM = 1.125  # a new bucket for rows is at least this much larger than what asked for it
 _WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
 _SETS, _BATCHES = 3, 64  # so many sets of sizes are made freely, and one more for twice as many batches
+_ALIKE = 2.5  # feeds whose largest sizes are within this factor of each other share them in sets that hold everything
 # After so many batches: sizes for most of them, if that saves a tenth of rows. Few enough to pay in a run of minutes,
 # many enough that short runs do not compile once more for nothing; chosen with the lengths of the benchmarks in view.
 _TRIAL, _MOST, _WORTH = 68, 0.9, 0.9
@@ -125,13 +126,21 @@ class Buckets:
         return tuple(found[need[1], size] for need, size in needs.items())
 
     def _large_sizes(self, needs: Mapping[Need, int], used: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """Sizes that hold all batches so far, too, except where the user chose smaller ones."""
+        """Sizes that hold all batches so far, too, except where the user chose smaller ones.
+
+        Feeds of about the same size get the same: lengths that are equal by chance ask for equal sizes, and must not
+        lead to one more set for every pair of feeds.
+        """
         found: dict[tuple[str, int], int] = {}
         for place, (need, size) in enumerate(needs.items()):
             known = [sizes[place] for sizes in used if self._holds(need, sizes[place], size)]
             largest = max([*known, self._new_size(need, size)])
             found[need[1], size] = max(found.get((need[1], size), 0), largest)
-        return tuple(found[need[1], size] for need, size in needs.items())
+        alike = 1.0 if any(map(self._choice, needs)) else _ALIKE
+        return tuple(
+            max(other for (kind, _), other in found.items() if kind == need[1] and other <= alike * found[kind, size])
+            for need, size in needs.items()
+        )
 
     def _new_size(self, need: Need, size: int) -> int:
         kind = need[1].split()[0]

@@ -258,6 +258,11 @@ class BlockRunner:
         """Lets the operator run on the host instead, turn by turn."""
         raise PaddingError(self.op, misfit=True).within(self.op) from ValueError(problem)
 
+    def refuse_padding(self) -> None:
+        """Lets the program run without padding, if it has any: the operator gives out rows that may be padding."""
+        if self.context.padded and not self.on_host:
+            raise PaddingError(self.op)
+
     def _report(self, op: Operator, check: Check, ids: Any) -> None:
         # A flag could not leave the loop or branch that is being traced.
         if self.context.report is not None and not isinstance(ids, Tracer):

@@ -78,6 +78,7 @@ def _matrices(weight):
     "gru_unit",
     inputs="Input HiddenPrev Weight Bias?",
     outputs="Gate ResetHiddenPrev Hidden",
+    lod=None,
     row_wise=True,
 )
 def gru_unit(x, hidden, weight, bias=None, *, activation=2, gate_activation=1, origin_mode=False):

@@ -151,7 +151,7 @@ def _scratch(x: Ragged, *widths: int):
     return tuple(x.as_rows(jnp.zeros((x.shape[0], width), x.dtype)) for width in widths)
 
 
-@op("lstm_unit", inputs="X C_prev", outputs="C H", row_wise=True)
+@op("lstm_unit", inputs="X C_prev", outputs="C H", lod=None, row_wise=True)
 def lstm_unit(x, cell, *, forget_bias=0.0):
     """c = sigmoid(f + forget_bias) * c + sigmoid(i) * tanh(candidate), h = sigmoid(o) * tanh(c)."""
     in_gate, forget, out, new = jnp.split(x, 4, axis=1)

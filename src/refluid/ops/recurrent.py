@@ -7,6 +7,8 @@ from jax import lax
 
 from refluid.ops.infer import Described
 from refluid.ops.registry import op
+from refluid.ops.rows import sequences_only_in
+from refluid.ops.values import Ragged, plain
 
 
 def given_shapes(inputs: Described, attrs: dict) -> Described:
@@ -19,21 +21,33 @@ def given_shapes(inputs: Described, attrs: dict) -> Described:
     inputs="inputs* initial_states*? parameters*?",
     outputs="outputs* step_scopes?",
     infer=given_shapes,
+    lod="aware",
+    row_wise=sequences_only_in("parameters"),
 )
 def recurrent(inputs, initial_states, parameters, *, run_block, sub_block, ex_states=(), states=(), reverse=False):
-    """Runs the block for every row of ``inputs``; its ``states`` of one step are the ``ex_states`` of the next."""
+    """Runs the block for every row of ``inputs``; its ``states`` of one step are the ``ex_states`` of the next.
+
+    The block sees the sequences among ``parameters``. Steps, states and outputs are rows: in Fluid they have no LoD.
+    """
     outer = dict(zip(run_block.names("parameters"), parameters, strict=True))
     step_inputs, step_outputs = run_block.names("inputs"), run_block.names("outputs")
+
+    def rows_of(value):
+        if isinstance(value, Ragged):
+            run_block.refuse_padding()
+        return plain(value)
 
     def step(carried, now):
         turn, rows = now
         env = {**outer, **dict(zip(ex_states, carried, strict=True)), **dict(zip(step_inputs, rows, strict=True))}
         env = run_block(sub_block, env, turn)
-        after = [env[name].astype(before.dtype) for name, before in zip(states, carried, strict=True)]
-        return after, [env[name] for name in step_outputs]
+        after = [rows_of(env[name]).astype(before.dtype) for name, before in zip(states, carried, strict=True)]
+        return after, [rows_of(env[name]) for name in step_outputs]
 
     turns = jnp.arange(inputs[0].shape[0], dtype=jnp.int32)
-    _, outputs = lax.scan(step, list(initial_states), (turns, list(inputs)), reverse=reverse)
+    _, outputs = lax.scan(
+        step, [plain(x) for x in initial_states], (turns, [plain(x) for x in inputs]), reverse=reverse
+    )
     return outputs, None
 
 

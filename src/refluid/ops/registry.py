@@ -86,9 +86,9 @@ class OpDef:
         if self.forward is not None:
             inputs = {slot: arguments[slot] for slot in self.forward.input_names if slot in arguments}
             return self.forward.takes_padding(attrs, inputs)
-        if self.lod == "aware":
-            return True
-        return self.row_wise(attrs, arguments) if callable(self.row_wise) else self.row_wise
+        if callable(self.row_wise):
+            return self.row_wise(attrs, arguments)
+        return self.row_wise or self.lod == "aware"
 
     def known_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The attributes the rule understands; the rest only choose kernels in real Fluid."""
@@ -160,7 +160,7 @@ def op(
         `Ragged` values, and minds their padding.
       row_wise: whether each output row depends on the same input row only, so that padding rows do no harm; or a
         function of the attributes and the arguments that tells (see `rows`). Rules with lod="aware" take padding as it
-        comes.
+        comes, unless they have such a function.
       sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
     """
 

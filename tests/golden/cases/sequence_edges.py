@@ -123,6 +123,35 @@ def outer_rows(fluid, x):
     ]
 
 
+def in_bodies(fluid, x):
+    """Single steps on rows, a StaticRNN and branches that see the sequences around them."""
+    layers = fluid.layers
+    hidden, new_cell = layers.lstm_unit(x, layers.fc(x, 2, act="tanh"), layers.fc(x, 2))
+    stepped, _, _ = layers.gru_unit(layers.fc(x, 6), layers.fc(x, 2, act="tanh"), 6)
+    steps = layers.fc(layers.assign(np.float32([[1, 2], [3, 4], [-1, 0.5]])), 1)
+
+    def pooled_to_rows(rows):
+        for _ in range(x.lod_level):
+            rows = layers.sequence_pool(rows, "average", pad_value=0.25)
+        return rows
+
+    first = pooled_to_rows(x)
+    rnn = layers.StaticRNN()
+    with rnn.step():
+        step, before = rnn.step_input(steps), rnn.memory(init=first)
+        after = layers.tanh(pooled_to_rows(x * step) + before)
+        rnn.update_memory(before, after)
+        rnn.step_output(after)
+    zero = layers.fill_constant([1], "float32", 0.0)
+    taken, other = layers.less_than(zero, zero + 1.0), layers.less_than(zero + 1.0, zero)
+    chosen = [
+        layers.cond(test, lambda: layers.sequence_pool(x, "max"), lambda: layers.sequence_pool(x, "average"))
+        for test in (taken, other)
+    ]
+    rows = [layers.cond(test, lambda: layers.scale(x, 2.0), lambda: layers.tanh(x)) for test in (taken, other)]
+    return [hidden, new_cell, stepped, rnn()] + chosen + rows
+
+
 for name, lengths in sorted(FLAT.items()):
     case("pool " + name, pooled, lengths)
     case("cut " + name, cut_anew, lengths)
@@ -130,8 +159,12 @@ for name, lengths in sorted(FLAT.items()):
     case("tag " + name, tagged, lengths, f32, 3)
     if name not in ("all but one empty", "ones"):  # cases of their own cut so, and this one compiles long
         case("recurrent " + name, recurrent, lengths, f32, 3)
+    if name in ("holes", "long"):
+        case("bodies " + name, in_bodies, lengths)
     case("ids " + name, of_ids, lengths, ints, 1, grads=False, high=3)
     case("frames " + name, decoded, lengths, f32, 4, grads=False)
 for name, lengths in sorted(NESTED.items()):
     case("pool " + name, outer_rows, lengths)
+    if name == "nested, with empty ones":
+        case("bodies " + name, in_bodies, lengths)
     case("frames " + name, decoded, lengths, f32, 4, grads=False)
