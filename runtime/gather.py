@@ -52,7 +52,7 @@ def _inventory(session: Session) -> dict[str, list[tuple[str, Slice]]]:
     session.flush()
     for endpoint in session.job.endpoints:
         message = session.tell(endpoint, "Inventory", pb.CallerRequest(caller=session.caller))
-        for text in json.loads(wire.decode(pb.Text, message)[0].text):
+        for text in json.loads(wire.decode(pb.Text, message).text):
             part = Slice.parse(text)
             places = found.setdefault(part.whole, [])
             if all(part.start != other.start for _, other in places):  # a learning rate is on all servers

@@ -45,19 +45,20 @@ def cut(variable: Sliced, value: Value, suffix: str = "") -> list[tuple[str, str
 class Wanted:
     """What is wanted from each server: names, and how many bytes they are."""
 
-    names: dict[str, list[str]] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pulls: Sequence[Sliced]) -> Wanted:
         """What to ask for, to get these variables."""
-        wanted = cls()
+        names: dict[str, list[str]] = {}
+        sizes: dict[str, int] = {}
         for variable in pulls:
             width = math.prod(variable.shape[1:]) * variable.dtype.itemsize
             for part in variable.slices:
-                wanted.names.setdefault(part.endpoint, []).append(part.name)
-                wanted.sizes[part.endpoint] = wanted.sizes.get(part.endpoint, 0) + (part.end - part.begin) * width
-        return wanted
+                names.setdefault(part.endpoint, []).append(part.name)
+                sizes[part.endpoint] = sizes.get(part.endpoint, 0) + (part.end - part.begin) * width
+        return cls(names, sizes)
 
 
 NOTHING = Wanted()

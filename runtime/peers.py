@@ -41,10 +41,8 @@ class Peers:
         header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key, parts=parts)
         if self._connection is None:
             self._connection = Connection(endpoints[0])
-        reply, payload = wire.decode(
-            pb.ExchangeReply, self._connection.call("Sum", wire.encode(header, values), _PATIENCE)
-        )
-        totals = wire.tensors(reply.tensors, payload)
+        answer = self._connection.call("Sum", wire.encode(header, values), _PATIENCE)
+        totals = wire.tensors(wire.decode(pb.ExchangeReply, answer).tensors, answer)
         return [dense(totals[name]) for name in names]
 
     def tell_lost(self, trainer: int) -> None:
@@ -60,8 +58,8 @@ class Peers:
 
     def answer(self, message: bytes) -> list[Any]:
         """Another server's part arrives, and it wants the total."""
-        request, payload = wire.decode(pb.SumRequest, message)
-        values = [dense(value) for value in wire.tensors(request.parts, payload).values()]
+        request = wire.decode(pb.SumRequest, message)
+        values = [dense(value) for value in wire.tensors(request.parts, message).values()]
         totals = self._contribute(request.round, request.key, request.server, values, request.servers)
         tensors = [wire.describe(str(i), value) for i, value in enumerate(totals)]
         return wire.encode(pb.ExchangeReply(version=request.round, tensors=tensors), totals)

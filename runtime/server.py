@@ -122,7 +122,8 @@ class Server(Exchange):
 
     def _serve(self) -> None:
         reminded = 0.0
-        while not self._all_left.wait(1.0):  # not on what changes in every round: that would wake this thread too
+        # Not on what changes in every round, which would wake this thread too.
+        while not (self._all_left.wait(1.0) or self._roster.all_left):
             with self._changed:
                 now = time.monotonic()
                 silent = self._roster.silent(now, flags.read_flag("FLAGS_worker_update_interval_secs"))
@@ -163,7 +164,7 @@ class Server(Exchange):
     # Calls
 
     def _join(self, message: bytes) -> list[Any]:
-        request, _ = wire.decode(pb.JoinRequest, message)
+        request = wire.decode(pb.JoinRequest, message)
         trainer = request.caller.trainer
         self._check_join(request)
         with self._changed:
@@ -205,8 +206,8 @@ class Server(Exchange):
             )
 
     def _exchange(self, message: bytes) -> list[Any]:
-        request, payload = wire.decode(pb.ExchangeRequest, message)
-        pushed = wire.tensors(request.pushed, payload)
+        request = wire.decode(pb.ExchangeRequest, message)
+        pushed = wire.tensors(request.pushed, message)
         with self._changed:
             self._roster.see(request.caller.trainer, time.monotonic())
             buffers = self._purposes[request.purpose](self, request, pushed)
@@ -265,21 +266,21 @@ class Server(Exchange):
     }
 
     def _leave(self, message: bytes) -> list[Any]:
-        request, _ = wire.decode(pb.CallerRequest, message)
+        request = wire.decode(pb.CallerRequest, message)
         with self._changed:
             self._part_with(request.caller.trainer)
         return wire.encode(pb.Empty())
 
     def _lost(self, message: bytes) -> list[Any]:
         """Another server has given a trainer up. Who has come here too is judged here."""
-        request, _ = wire.decode(pb.CallerRequest, message)
+        request = wire.decode(pb.CallerRequest, message)
         with self._changed:
             if not self._roster.has_come(request.caller.trainer):
                 self._give_up(request.caller.trainer)
         return wire.encode(pb.Empty())
 
     def _beat(self, message: bytes) -> list[Any]:
-        request, _ = wire.decode(pb.CallerRequest, message)
+        request = wire.decode(pb.CallerRequest, message)
         self._roster.see(request.caller.trainer, time.monotonic())  # not under the lock: an update may take long
         return wire.encode(pb.Empty())
 
@@ -287,13 +288,13 @@ class Server(Exchange):
         return wire.encode(pb.Text(text=json.dumps(self._shard.slices)))
 
     def _snapshot(self, message: bytes) -> list[Any]:
-        request, _ = wire.decode(pb.SnapshotRequest, message)
+        request = wire.decode(pb.SnapshotRequest, message)
         with self._changed:
             self._shard.save(request.folder)
         return wire.encode(pb.Empty())
 
     def _barrier(self, message: bytes) -> list[Any]:
-        request, _ = wire.decode(pb.ExchangeRequest, message)
+        request = wire.decode(pb.ExchangeRequest, message)
         with self._changed:
             self._meetings.come(request.caller.trainer, request.sequence)
             self._changed.notify_all()

@@ -153,7 +153,7 @@ class Session:
             pulls=pulls,
         )
         message = self.connections[endpoint].call("Join", wire.encode(request), 10.0)
-        reply, _ = wire.decode(pb.JoinReply, message)
+        reply = wire.decode(pb.JoinReply, message)
         known = self._servers.get(endpoint)
         if known is not None and known != reply.incarnation and reply.sequence < self.sequence[endpoint] - 1:
             raise self._error(
@@ -225,9 +225,9 @@ class Session:
                 asked, said = purpose, message
                 self._rejoin(endpoint)
                 continue
-            reply, payload = wire.decode(pb.ExchangeReply, answer)
+            reply = wire.decode(pb.ExchangeReply, answer)
             if not reply.pending:
-                return wire.tensors(reply.tensors, payload)
+                return wire.tensors(reply.tensors, answer)
             if purpose == STEP:  # it is there; only its update is waited for
                 asked, said = WAIT, Message({}, message.wanted, message.expected)
 
@@ -244,7 +244,7 @@ class Session:
         header = pb.ExchangeRequest(caller=self._caller, sequence=self._meetings)
         while True:
             try:
-                reply, _ = wire.decode(pb.ExchangeReply, self.tell(endpoint, "Barrier", header))
+                reply = wire.decode(pb.ExchangeReply, self.tell(endpoint, "Barrier", header))
             except grpc.RpcError as error:
                 raise self._error(endpoint, error.details() or str(error)) from None
             if not reply.pending:
@@ -253,7 +253,7 @@ class Session:
     def status(self) -> list[dict[str, Any]]:
         """What each server says of itself."""
         messages = [self.tell(endpoint, "Status", pb.Empty()) for endpoint in self.job.endpoints]
-        return [json.loads(wire.decode(pb.Text, message)[0].text) for message in messages]
+        return [json.loads(wire.decode(pb.Text, message).text) for message in messages]
 
     def _queued(self) -> int:
         return sum(communicator.queued for communicator in self.communicators)

@@ -45,7 +45,7 @@ def _ask(connection: Connection) -> Status | None:
         message = connection.call("Status", wire.encode(pb.Empty()), _PATIENCE)
     except grpc.RpcError:
         return None
-    return json.loads(wire.decode(pb.Text, message)[0].text)
+    return json.loads(wire.decode(pb.Text, message).text)
 
 
 def watch(

@@ -1,8 +1,9 @@
 """Messages as bytes: a protobuf header, then raw tensors. See protocol.proto for the layout.
 
 Encoding gives a list of buffers, so that tensors are copied once, when the buffers are joined; decoding gives views
-into the received bytes. A large tensor is the end of a view that begins where XLA can read it in place; see
-`refluid.lowering.staging.Shifted`.
+into the received bytes. A large tensor is part of a view that begins where XLA can read it in place, and whose size
+does not depend on where the message lies; see `refluid.lowering.staging.Shifted`. That is what the bytes after the
+last tensor are for.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from refluid.lowering.staging import LARGE, phase_of
+from refluid.lowering.staging import ALIGNMENT, COPIED_AT_ONCE, phase_of
 from refluid.runtime import protocol_pb2
 
 pb: Any = protocol_pb2  # generated: its names exist at run time only
@@ -25,9 +26,8 @@ pb: Any = protocol_pb2  # generated: its names exist at run time only
 PROTOCOL = 2
 # What decoding the bytes of a stranger may raise.
 BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
-_ALIGNMENT = 64
 _LENGTH = struct.Struct("<I")
-_PADDING = bytes(_ALIGNMENT)
+_PADDING = bytes(ALIGNMENT)
 _INT64 = np.dtype(np.int64)
 
 
@@ -70,23 +70,25 @@ def encode(header: Any, values: Iterable[Value] = ()) -> list[Any]:
     buffers: list[Any] = [_LENGTH.pack(len(head)), head]
     place = _LENGTH.size + len(head)
     for array in _arrays(values):
-        gap = -place % _ALIGNMENT
+        gap = -place % ALIGNMENT
         if gap:
             buffers.append(_PADDING[:gap])
         buffers.append(_bytes_of(array))
         place += gap + array.nbytes
+    if len(buffers) > 2:
+        buffers.append(_PADDING)
     return buffers
 
 
-def decode(kind: Any, message: Any) -> tuple[Any, memoryview]:
-    """The header of a message, and the message for `tensors`."""
+def decode(kind: Any, message: Any) -> Any:
+    """The header of a message."""
     view = memoryview(message)
     (length,) = _LENGTH.unpack_from(view)
-    return kind.FromString(view[_LENGTH.size : _LENGTH.size + length]), view
+    return kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
 
 
-def tensors(headers: Sequence[Any], message: memoryview) -> dict[str, Value]:
-    """The tensors in a message by name; they share its memory."""
+def tensors(headers: Sequence[Any], message: Any) -> dict[str, Value]:
+    """The tensors in a message by name, as its header describes them; they share its memory."""
     found: dict[str, Value] = {}
     (length,) = _LENGTH.unpack_from(message)
     place = _LENGTH.size + length
@@ -94,12 +96,13 @@ def tensors(headers: Sequence[Any], message: memoryview) -> dict[str, Value]:
 
     def take(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         nonlocal place
-        place += -place % _ALIGNMENT
-        count = math.prod(shape)
-        before = phase // dtype.itemsize if count * dtype.itemsize >= LARGE and phase % dtype.itemsize == 0 else 0
-        array = np.frombuffer(message, dtype, before + count, place - before * dtype.itemsize)[before:].reshape(shape)
-        place += array.nbytes
-        return array
+        place += -place % ALIGNMENT
+        count, before, room = math.prod(shape), 0, 0
+        if count * dtype.itemsize >= COPIED_AT_ONCE and phase % dtype.itemsize == 0:
+            before, room = phase // dtype.itemsize, ALIGNMENT // dtype.itemsize
+        around = np.frombuffer(message, dtype, count + room, place - before * dtype.itemsize)
+        place += count * dtype.itemsize
+        return around[before : before + count].reshape(shape)
 
     for header in headers:
         dims = tuple(header.dims)

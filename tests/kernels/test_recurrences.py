@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from functools import partial
 
@@ -121,6 +122,14 @@ def test_not_a_number_is_not_lost():
     assert np.isfinite(hidden[3:]).all()
 
 
+def test_infinite_cells_stay_infinite_without_peepholes():
+    ragged, h0, c0, weight, bias = lstm_inputs([3, 2], 4, 0, False, initial=True)
+    run = partial(registry.lookup("lstm").rule, use_peepholes=False)
+    with kernels.allowed():
+        got = jax.jit(run)(ragged, h0, c0.at[0, 1].set(jnp.inf), weight, bias)
+    assert not any(np.isnan(x.data).any() for x in got[:2])
+
+
 def test_many_threads_at_once():
     inputs = lstm_inputs([9, 4, 7, 7, 1, 3, 8, 2] * 4, 64, 0, True, initial=True)
     with kernels.allowed():
@@ -142,12 +151,49 @@ def test_many_threads_at_once():
     assert not wrong
 
 
-def test_without_kernels_there_is_a_warning_and_the_same_result(monkeypatch):
+@pytest.fixture
+def no_kernels(monkeypatch):
+    monkeypatch.setitem(sys.modules, "refluid.kernels.lstm", None)
+    kernels._load.cache_clear()
+    yield
+    kernels._load.cache_clear()
+
+
+def test_without_kernels_there_is_a_warning_and_the_same_result(no_kernels):
     inputs = lstm_inputs([3, 2], 4, 0, True, initial=False)
     expected = with_gradients(registry.lookup("lstm").rule, inputs, False)
-    monkeypatch.setitem(__import__("sys").modules, "refluid.kernels.calls", None)
-    kernels._work_here.cache_clear()
-    with pytest.warns(UserWarning, match="recurrences will run on one core"):
+    with pytest.warns(UserWarning, match="lstm will run on one core"):
         got = with_gradients(registry.lookup("lstm").rule, inputs, True)
-    kernels._work_here.cache_clear()
     jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+@pytest.mark.parametrize("offsets", [[0, 3, 5_000_000], [0, -7, 2], [0, 9, 4]])
+@pytest.mark.parametrize("is_reverse", [False, True])
+def test_offsets_that_make_no_sense_do_not_lead_out_of_memory(offsets, is_reverse):
+    ragged, h0, c0, weight, bias = lstm_inputs([3, 7], 4, 0, True, initial=True)
+    ragged = Ragged(ragged.data, (jnp.array(offsets),), 80)
+    for rule, given in (("lstm", (h0, c0, weight, bias)), ("gru", (h0, weight[:, :12], bias[:, :12]))):
+        rows = ragged if rule == "lstm" else ragged.with_data(ragged.data[:, :12])
+        rule = partial(registry.lookup(rule).rule, is_reverse=is_reverse)
+        hidden, _ = with_gradients(rule, (rows, *given), True)
+        assert hidden[0].shape == (10, 4)
+
+
+def test_other_dtypes_take_the_loop_of_xla():
+    ragged, h0, c0, weight, bias = lstm_inputs([3, 2], 4, 0, True, initial=True)
+    inputs = (ragged, h0.astype("float64"), c0.astype("float64"), weight, bias)
+    with kernels.allowed():
+        got = jax.jit(registry.lookup("lstm").rule)(*inputs)[0].data
+    np.testing.assert_array_equal(got, jax.jit(registry.lookup("lstm").rule)(*inputs)[0].data)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    ragged, h0, c0, weight, bias = lstm_inputs([3, 2], 4, 0, True, initial=True)
+    lstm, gru = registry.lookup("lstm").rule, registry.lookup("gru").rule
+    with kernels.allowed():
+        with pytest.raises(ValueError, match="4 times as many columns"):
+            lstm(ragged, h0, c0, weight[:, :12], bias)
+        with pytest.raises(ValueError, match="a row per sequence"):
+            lstm(ragged, h0[:, :2], c0, weight, bias)
+        with pytest.raises(ValueError, match="3 times as many columns"):
+            gru(ragged, h0, weight[:, :12])

@@ -65,7 +65,7 @@ def test_the_end_of_an_aligned_array_is_read_in_place(before):
 
 def test_arrays_that_are_no_such_end_stay_as_they_are():
     memory = from_aligned_bytes(50000)
-    for array in (memory[4:40004], memory[1::2], memory[-100:], misaligned(np.ones(SHAPE, "float32")), np.ones(SHAPE)):
+    for array in (memory[1::2], memory[-100:], misaligned(np.ones(SHAPE, "float32")), np.ones(SHAPE)):
         assert Shifted.of(array) is array
 
 

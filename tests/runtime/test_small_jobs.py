@@ -135,7 +135,7 @@ def pushable(held, endpoint):
 
 def ask(held, endpoint, method):
     message = held.tell(endpoint, method, pb.CallerRequest(caller=held.caller))
-    return json.loads(wire.decode(pb.Text, message)[0].text)
+    return json.loads(wire.decode(pb.Text, message).text)
 
 
 def test_a_trainer_that_died_before_it_came_to_all_servers_is_given_up_by_all(monkeypatch, caplog):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 _allowed = ContextVar("kernels allowed", default=False)
 
@@ -28,18 +29,15 @@ def allowed(value: bool = True) -> Iterator[None]:
         _allowed.reset(token)
 
 
-def are_allowed() -> bool:
-    """Whether a rule may use a kernel instead of operations that any XLA backend has."""
-    return _allowed.get() and _work_here()
+def find(name: str) -> Any:
+    """The module of a kernel, or None where a rule has to do with operations that any XLA backend has."""
+    return _load(name) if _allowed.get() and os.environ.get("REFLUID_KERNELS") != "0" else None
 
 
 @cache
-def _work_here() -> bool:
-    if os.environ.get("REFLUID_KERNELS") == "0":
-        return False
+def _load(name: str) -> Any:
     try:
-        import_module("refluid.kernels.calls")  # loads numba, which takes its time
-    except (ImportError, OSError, RuntimeError) as error:  # numba's own, if it finds no folder for what it compiles
-        warnings.warn(f"recurrences will run on one core, as kernels cannot be used: {error}", stacklevel=2)
-        return False
-    return True
+        return import_module(f"refluid.kernels.{name}")  # loads numba and compiles, which takes its time
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with numba or its cache, XLA can do the same
+        warnings.warn(f"{name} will run on one core, as its kernel cannot be used: {error}", stacklevel=2)
+        return None

@@ -38,6 +38,7 @@ _DATA, _DIMS = 3, 5
 _DESTROY_ERROR, _SCHEDULE, _COUNT_THREADS = 8, 17, 18
 # ... in XLA_FFI_Metadata_Extension, XLA_FFI_Metadata and XLA_FFI_Scalar ...
 _METADATA, _VERSION, _VALUE = 3, 3, 1
+_ASKS_FOR_METADATA = 1  # the type of that extension
 # ... and in our own record of a running kernel.
 _FRAME, _WORK, _NEXT, _PARTS, _DONE, _USERS, _THREADS, _REQUEST, _RECORD = 0, 1, 2, 3, 4, 5, 6, 7, 12
 
@@ -47,57 +48,57 @@ _TARGET = "refluid_kernel"  # the custom call that all kernels are
 _TABLE, _TASK = "refluid_kernel_table", "refluid_kernel_task"
 _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:8]
 _table = (ctypes.c_int64 * len(_KERNELS))()  # addresses of kernels
-_compiled: list[Any] = []  # code lives as long as these
+_kept_alive: list[Any] = []  # code lives as long as these
 
-compiled = njit(error_model="numpy")
+_compiled = njit(error_model="numpy")
 
 
-@compiled
+@_compiled
 def _words(address, number) -> Any:
     return carray(int64_at(address), (number,))
 
 
-@compiled
+@_compiled
 def _word(address, index) -> Any:
     return _words(address, index + 1)[index]
 
 
-@compiled
+@_compiled
 def integers(frame, index):
     """The argument with that number, a vector of int64."""
     buffer = _word(_word(frame, _ARGUMENTS), index)
     return _words(_word(buffer, _DATA), _word(_word(buffer, _DIMS), 0))
 
 
-@compiled
+@_compiled
 def _matrix(buffer):
     dims = _word(buffer, _DIMS)
     return carray(float32_at(_word(buffer, _DATA)), (_word(dims, 0), _word(dims, 1)))
 
 
-@compiled
+@_compiled
 def argument(frame, index):
     """The argument with that number, a matrix of float32."""
     return _matrix(_word(_word(frame, _ARGUMENTS), index))
 
 
-@compiled
+@_compiled
 def result(frame, index):
     """The result with that number, a matrix of float32."""
     return _matrix(_word(_word(frame, _RESULTS), index))
 
 
-@compiled
+@_compiled
 def _tells_version(frame):
     """Whether XLA only asked for the version of the interface; it has it then."""
     extension = _word(frame, _EXTENSION)
-    if extension == 0:
+    if extension == 0 or _word(extension, 1) & 0xFFFFFFFF != _ASKS_FOR_METADATA:
         return False
     _words(_word(extension, _METADATA), _VERSION + 1)[_VERSION] = _MAJOR | _MINOR << 32
     return True
 
 
-@compiled
+@_compiled
 def _ask(frame, function, request, first, second, third):
     """Calls a function of XLA's with a structure of these words; whether there was no error."""
     structure = _words(request, 5)
@@ -110,7 +111,7 @@ def _ask(frame, function, request, first, second, third):
     return error == 0
 
 
-@compiled
+@_compiled
 def _begin(frame):
     """The record of a kernel that begins, with other threads of XLA's asked to help."""
     record = allocate(8 * _RECORD)
@@ -130,13 +131,13 @@ def _begin(frame):
     return record
 
 
-@compiled
+@_compiled
 def _attribute(frame, index):
     """The attribute with that number in the order of names, an int64."""
     return _word(_word(_word(_word(frame, _ATTRIBUTES), index), _VALUE), 0)
 
 
-@compiled
+@_compiled
 def _work_and_leave(record, waits):
     """Works at parts until nobody has to begin one; then, with ``waits``, until all are done."""
     state = _words(record, _RECORD)
@@ -150,6 +151,23 @@ def _work_and_leave(record, waits):
         let_others_run()
     if count(record + 8 * _USERS, -1) == 1:
         release(record)
+
+
+class Kernel:
+    """A kernel that can be called on JAX arrays, inside compiled computations on a CPU."""
+
+    def __init__(self, name: str, work: Callable[[int, int, int], None]):
+        self._number = _KERNELS.index(name)
+        self._work = _c_function("void(int64, int64, int64)", work)
+        _table[self._number] = self._work.address
+
+    def __call__(self, arguments: Sequence[Any], results: Sequence[tuple[int, int]], most_parts: int) -> Sequence[Any]:
+        """The results, float32 of these shapes; ``most_parts`` is how many parts are worth a thread of their own."""
+        for x in arguments:
+            assert (x.dtype, x.ndim) in ((np.int64, 1), (np.float32, 2)), f"a kernel cannot take {x.dtype}{x.shape}"
+        shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in results]
+        make = jax.ffi.ffi_call(_TARGET, shapes)
+        return make(*arguments, kernel=np.int64(self._number), most_parts=np.int64(most_parts))
 
 
 def _c_function(signature: str, function: Callable[..., Any]) -> Any:
@@ -168,7 +186,7 @@ def _check_surroundings() -> None:
         raise ImportError("NUMBA_DISABLE_JIT is set")
     header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h").read_text(encoding="utf-8")
     major, minor = (int(n) for n in re.findall(r"#define XLA_FFI_API_(?:MAJOR|MINOR) (\d+)", header))
-    if major != _MAJOR or minor < _MINOR:
+    if (major, minor) != (_MAJOR, _MINOR):
         raise ImportError(f"XLA's interface for them is {major}.{minor}, they are written for {_MAJOR}.{_MINOR}")
 
 
@@ -189,7 +207,7 @@ def _register() -> None:
     task = _c_function("void(int64)", _task)
     binding.add_symbol(_TASK, task.address)
     handler = _c_function("int64(int64)", _handler)
-    _compiled.extend([task, handler])
+    _kept_alive.extend([task, handler])
     capsule = ctypes.pythonapi.PyCapsule_New
     capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     jax.ffi.register_ffi_target(_TARGET, capsule(handler.address, None, None), platform="cpu")
@@ -197,18 +215,3 @@ def _register() -> None:
 
 _check_surroundings()
 _register()
-
-
-class Kernel:
-    """A kernel that can be called on JAX arrays, inside compiled computations on a CPU."""
-
-    def __init__(self, name: str, work: Callable[[int, int, int], None]):
-        self._number = _KERNELS.index(name)
-        self._work = _c_function("void(int64, int64, int64)", work)
-        _table[self._number] = self._work.address
-
-    def __call__(self, arguments: Sequence[Any], results: Sequence[tuple[int, int]], most_parts: int) -> Sequence[Any]:
-        """The results, float32 of these shapes; ``most_parts`` is how many parts are worth a thread of their own."""
-        shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in results]
-        make = jax.ffi.ffi_call(_TARGET, shapes)
-        return make(*arguments, kernel=np.int64(self._number), most_parts=np.int64(most_parts))

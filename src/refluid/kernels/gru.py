@@ -150,20 +150,32 @@ def _backward(frame, part, parts):
 _forward_kernel, _backward_kernel = Kernel("gru", _forward), Kernel("gru_grad", _backward)
 
 
-@jax.custom_vjp
-def gru(lanes: Lanes, rows: Any, of_gates: Any, of_candidate: Any, h0: Any, origin_mode: Any) -> Any:
+def gru(
+    sequences: Any, is_reverse: bool, rows: Any, of_gates: Any, of_candidate: Any, h0: Any, origin_mode: bool
+) -> Any:
     """Hidden states as packed rows.
 
     Args:
+      sequences: what cuts the rows (`refluid.ops.values.Ragged`).
       rows: what each step adds to the products of matrices and hidden state.
       h0: the hidden state before the first step, a row per sequence.
-      origin_mode: an integer; unless it is 0, the update gate is the share of the old state instead of the new one.
+      origin_mode: the update gate is the share of the old state instead of the new one.
     """
-    return _forward_pass(lanes, rows, of_gates, of_candidate, h0, origin_mode)[0]
+    size, count = of_candidate.shape[0], sequences.sequences
+    if rows.shape[1] != 3 * size or of_gates.shape != (size, 2 * size) or of_candidate.shape != (size, size):
+        raise ValueError(f"Input and Weight must have 3 times as many columns as the {size} rows of Weight")
+    if h0.shape != (count, size):
+        raise ValueError(f"H0 must be [{count}, {size}]: a row per sequence")
+    mode = jnp.asarray([origin_mode], jnp.int64)
+    return _gru(Lanes.of(sequences, is_reverse), rows, of_gates, of_candidate, h0, mode)
 
 
-def _forward_pass(lanes, rows, of_gates, of_candidate, h0, origin_mode):
-    mode = jnp.asarray(origin_mode, jnp.int64).reshape(1)
+@jax.custom_vjp
+def _gru(lanes, rows, of_gates, of_candidate, h0, mode):
+    return _forward_pass(lanes, rows, of_gates, of_candidate, h0, mode)[0]
+
+
+def _forward_pass(lanes, rows, of_gates, of_candidate, h0, mode):
     arguments = (*lanes.walk, rows, of_gates, of_candidate, h0, mode)
     shapes = [(rows.shape[0], h0.shape[1]), rows.shape]
     hidden, saved = _forward_kernel(arguments, shapes, lanes.parts(rows.size * h0.shape[1]))
@@ -182,4 +194,4 @@ def _backward_pass(residuals, gradient):
     return None, d_rows, d_gates, d_candidate, d_h0, None
 
 
-gru.defvjp(_forward_pass, _backward_pass)
+_gru.defvjp(_forward_pass, _backward_pass)

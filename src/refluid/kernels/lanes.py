@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 _WORTH_A_THREAD = 1 << 19  # multiplications; about the time that waking a thread takes
 
@@ -33,7 +34,9 @@ class Lanes:
     @classmethod
     def of(cls, sequences: Any, is_reverse: bool) -> Lanes:
         """The lanes of packed sequences (`refluid.ops.values.Ragged`)."""
-        lengths, offsets = sequences.lengths, sequences.offsets[-1]
+        # Wrong offsets of the program's own making are reported after the step; they must not lead out of memory.
+        offsets = lax.cummax(jnp.clip(sequences.offsets[-1], 0, sequences.shape[0]))
+        lengths = offsets[1:] - offsets[:-1]
         positions, owners = sequences.positions(), jnp.minimum(sequences.owners(), sequences.sequences - 1)
         if is_reverse:
             first, begins = offsets[1:] - 1, positions == lengths[owners] - 1

@@ -22,16 +22,23 @@ from refluid.kernels.products import ONE, add_product, copy_row, fast, fill_rows
 def _step(z, h, c, i, peepholes):
     """From the sums in ``z`` to the gates, also in ``z``, and to the new state, for lane ``i``."""
     size = c.shape[1]
+    has_peepholes = peepholes.shape[0] > 0
+    if has_peepholes:
+        for j in range(size):
+            z[i, size + j] += peepholes[0, j] * c[i, j]
+        for j in range(size):
+            z[i, 2 * size + j] += peepholes[1, j] * c[i, j]
     for j in range(size):
         z[i, j] = tanh(z[i, j])
-    for j in range(size):
-        z[i, size + j] = sigmoid(z[i, size + j] + peepholes[0, j] * c[i, j])
-    for j in range(size):
-        z[i, 2 * size + j] = sigmoid(z[i, 2 * size + j] + peepholes[1, j] * c[i, j])
+    for j in range(2 * size):
+        z[i, size + j] = sigmoid(z[i, size + j])
     for j in range(size):
         c[i, j] = z[i, j] * z[i, size + j] + c[i, j] * z[i, 2 * size + j]
+    if has_peepholes:
+        for j in range(size):
+            z[i, 3 * size + j] += peepholes[2, j] * c[i, j]
     for j in range(size):
-        z[i, 3 * size + j] = sigmoid(z[i, 3 * size + j] + peepholes[2, j] * c[i, j])
+        z[i, 3 * size + j] = sigmoid(z[i, 3 * size + j])
     for j in range(size):
         h[i, j] = tanh(c[i, j]) * z[i, 3 * size + j]
 
@@ -74,8 +81,10 @@ def _step_back(dz, dh, dc, i, gates, cell, row, before, place, peepholes):
         o, t = gates[row, 3 * size + j], tanh(cell[row, j])
         dz[i, 3 * size + j] = dh[i, j] * t * o * (ONE - o)
         dc[i, j] += dh[i, j] * o * (ONE - t * t)
-    for j in range(size):
-        dc[i, j] += dz[i, 3 * size + j] * peepholes[2, j]
+    has_peepholes = peepholes.shape[0] > 0
+    if has_peepholes:
+        for j in range(size):
+            dc[i, j] += dz[i, 3 * size + j] * peepholes[2, j]
     for j in range(size):
         a, g = gates[row, j], gates[row, size + j]
         dz[i, j] = dc[i, j] * g * (ONE - a * a)
@@ -87,8 +96,9 @@ def _step_back(dz, dh, dc, i, gates, cell, row, before, place, peepholes):
         dz[i, 2 * size + j] = dc[i, j] * before[place, j] * f * (ONE - f)
     for j in range(size):
         dc[i, j] *= gates[row, 2 * size + j]
-    for j in range(size):
-        dc[i, j] += dz[i, size + j] * peepholes[0, j] + dz[i, 2 * size + j] * peepholes[1, j]
+    if has_peepholes:
+        for j in range(size):
+            dc[i, j] += dz[i, size + j] * peepholes[0, j] + dz[i, 2 * size + j] * peepholes[1, j]
 
 
 def _backward(frame, part, parts):
@@ -128,15 +138,25 @@ def _backward(frame, part, parts):
 _forward_kernel, _backward_kernel = Kernel("lstm", _forward), Kernel("lstm_grad", _backward)
 
 
-@jax.custom_vjp
-def lstm(lanes: Lanes, rows: Any, weight: Any, peepholes: Any, h0: Any, c0: Any) -> tuple[Any, Any]:
+def lstm(sequences: Any, is_reverse: bool, rows: Any, weight: Any, peepholes: Any, h0: Any, c0: Any) -> tuple[Any, Any]:
     """Hidden states and cells as packed rows; no gradient comes in through the cells.
 
     Args:
+      sequences: what cuts the rows (`refluid.ops.values.Ragged`).
       rows: what each step adds to the product of weight and hidden state.
-      peepholes: the factors of the cell in input, forget and output gate.
+      peepholes: the factors of the cell in input, forget and output gate, or no rows.
       h0, c0: the state before the first step, a row per sequence.
     """
+    size, count = weight.shape[0], sequences.sequences
+    if weight.shape != (size, 4 * size) or rows.shape[1] != 4 * size or peepholes.shape not in ((0, size), (3, size)):
+        raise ValueError(f"Input and Weight must have 4 times as many columns as the {size} rows of Weight")
+    if h0.shape != (count, size) or c0.shape != (count, size):
+        raise ValueError(f"H0 and C0 must be [{count}, {size}]: a row per sequence")
+    return _lstm(Lanes.of(sequences, is_reverse), rows, weight, peepholes, h0, c0)
+
+
+@jax.custom_vjp
+def _lstm(lanes, rows, weight, peepholes, h0, c0):
     return _forward_pass(lanes, rows, weight, peepholes, h0, c0)[0]
 
 
@@ -154,10 +174,13 @@ def _backward_pass(saved, gradients):
     shapes = [gates.shape, h0.shape, c0.shape]
     d_rows, d_h0, d_c0 = _backward_kernel(arguments, shapes, lanes.parts(gates.size * weight.shape[0]))
     d_weight = lax.dot_general(lanes.before(hidden, h0), d_rows, (((0,), (0,)), ((), ())))
-    _, of_input, of_forget, of_output = jnp.split(d_rows, 4, axis=1)
-    before = lanes.before(cell, c0)
-    d_peepholes = jnp.stack([(of_input * before).sum(0), (of_forget * before).sum(0), (of_output * cell).sum(0)])
+    d_peepholes = _of_peepholes(d_rows, cell, lanes.before(cell, c0)) if peepholes.shape[0] else peepholes
     return None, d_rows, d_weight, d_peepholes, d_h0, d_c0
 
 
-lstm.defvjp(_forward_pass, _backward_pass)
+def _of_peepholes(d_rows, cell, before):
+    _, of_input, of_forget, of_output = jnp.split(d_rows, 4, axis=1)
+    return jnp.stack([(of_input * before).sum(0), (of_forget * before).sum(0), (of_output * cell).sum(0)])
+
+
+_lstm.defvjp(_forward_pass, _backward_pass)

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax import lax
 
-_ALIGNMENT = 64
-LARGE = 100_000  # bytes; XLA copies what is smaller without a thread
+ALIGNMENT = 64
+COPIED_AT_ONCE = 100_000  # bytes; XLA copies what is smaller without a thread
 
 
 class Staging(threading.local):
@@ -32,7 +32,7 @@ class Staging(threading.local):
 
     def __call__(self, index: int, value: Any) -> Any:
         """``value``, or a copy of it that XLA reads in place; ``index`` tells the step's values apart."""
-        if value.__class__ is not np.ndarray or value.nbytes < LARGE:
+        if value.__class__ is not np.ndarray or value.nbytes < COPIED_AT_ONCE:
             return value
         if phase_of(value) == 0 and value.flags.c_contiguous:
             return value
@@ -50,13 +50,17 @@ def unstaged(index: int, value: Any) -> Any:
 
 def phase_of(array: np.ndarray) -> int:
     """How many bytes an array lies behind a place where XLA could read it."""
-    return array.__array_interface__["data"][0] % _ALIGNMENT
+    return _address(array) % ALIGNMENT
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["memory", "start"], meta_fields=["shape"])
 @dataclass(frozen=True)
 class Shifted:
-    """An array that begins within a longer one, which XLA can read in place. Steps take it as the array itself.
+    """An array that begins within a longer one, which XLA can read in place. Compiled pieces take it for the array.
 
     An operation that goes through the elements once reads them where they are; what needs an array of its own copies.
     """
@@ -67,16 +71,14 @@ class Shifted:
 
     @classmethod
     def of(cls, array: np.ndarray) -> Any:
-        """``array`` as the end of the array that it is a view of; the array itself where that is no use."""
+        """``array`` as part of the array that it is a view of; the array itself where that is no use."""
         base = array.base
-        if array.nbytes < LARGE or not isinstance(base, np.ndarray) or base.ndim != 1 or base.dtype != array.dtype:
+        if array.nbytes < COPIED_AT_ONCE or not isinstance(base, np.ndarray) or base.ndim != 1:
             return array
-        if phase_of(base) or not base.flags.c_contiguous or not array.flags.c_contiguous:
+        if phase_of(base) or base.dtype != array.dtype or not (base.flags.c_contiguous and array.flags.c_contiguous):
             return array
-        start = base.size - array.size
-        if array.__array_interface__["data"][0] != base.__array_interface__["data"][0] + start * base.itemsize:
-            return array
-        return cls(base, np.int32(start), array.shape)
+        start = (_address(array) - _address(base)) // base.itemsize
+        return cls(base, np.int32(start), array.shape) if start < 1 << 31 else array
 
     def array(self) -> Any:
         """The array, inside a computation."""
@@ -86,6 +88,6 @@ class Shifted:
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An uninitialised array that XLA can read in place."""
     size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -phase_of(memory) % _ALIGNMENT
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -phase_of(memory) % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)

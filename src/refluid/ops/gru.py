@@ -11,7 +11,7 @@ from functools import partial
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, initial_state, recur, require_sequences, takes_kernel
+from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, find_kernel, initial_state, recur, require_sequences
 from refluid.ops.registry import op
 
 # The activations of gru_unit, by its numbers for them.
@@ -40,11 +40,10 @@ def gru(
     size = weight.shape[0]
     rows = x.data if bias is None else x.data + bias.reshape(-1)
     start = initial_state(h0, x, size)
-    if takes_kernel(x, weight) and (gate_activation, activation) == ("sigmoid", "tanh"):
-        from refluid.kernels import gru as kernel  # numba takes its time to load
-        from refluid.kernels.lanes import Lanes
-
-        hidden = kernel.gru(Lanes.of(x, is_reverse), rows, *_matrices(weight), start, origin_mode)
+    usual = (gate_activation, activation) == ("sigmoid", "tanh")
+    kernel = find_kernel("gru", x, rows, weight, start) if usual else None
+    if kernel is not None:
+        hidden = kernel.gru(x, is_reverse, rows, *_matrices(weight), start, origin_mode)
     else:
         gate, act = ACTIVATIONS[gate_activation], ACTIVATIONS[activation]
         cell = partial(_gru_step, gate=gate, act=act, origin_mode=origin_mode)

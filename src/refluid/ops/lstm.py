@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.lax import stop_gradient
 
-from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, initial_state, recur, require_sequences, takes_kernel
+from refluid.ops.recurrence import ACTIVATIONS, BatchOrder, find_kernel, initial_state, recur, require_sequences
 from refluid.ops.registry import op
 from refluid.ops.values import Ragged
 
@@ -46,12 +46,11 @@ def lstm(
     size = weight.shape[0]
     rows, peepholes = _with_bias(x.data, bias, size, use_peepholes)
     start = (initial_state(h0, x, size), initial_state(c0, x, size))
-    if takes_kernel(x, weight) and (gate_activation, cell_activation, candidate_activation) == _USUAL_ACTIVATIONS:
-        from refluid.kernels import lstm as kernel  # numba takes its time to load
-        from refluid.kernels.lanes import Lanes
-
-        factors = jnp.stack(peepholes) if peepholes else jnp.zeros((3, size), x.dtype)
-        hidden, cells = kernel.lstm(Lanes.of(x, is_reverse), rows, weight, factors, *start)
+    usual = (gate_activation, cell_activation, candidate_activation) == _USUAL_ACTIVATIONS
+    kernel = find_kernel("lstm", x, rows, weight, *start) if usual else None
+    if kernel is not None:
+        factors = jnp.stack(peepholes) if peepholes else jnp.zeros((0, size), x.dtype)
+        hidden, cells = kernel.lstm(x, is_reverse, rows, weight, factors, *start)
         return x.with_data(hidden), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size)
     cell = partial(
         _lstm_step,

@@ -43,9 +43,11 @@ def require_sequences(value: Any, slot: str) -> None:
         raise ValueError(f"{slot} must be sequences: give its variable lod_level=1 and feed a LoDTensor")
 
 
-def takes_kernel(sequences: Ragged, weight: Any) -> bool:
-    """Whether a kernel may run the recurrence: they know one dtype, and no batch without sequences."""
-    return kernels.are_allowed() and sequences.sequences > 0 and sequences.dtype == weight.dtype == jnp.float32
+def find_kernel(name: str, sequences: Ragged, *values: Any) -> Any:
+    """The module of a kernel that can run the recurrence, or None: they know one dtype, and need a sequence."""
+    if sequences.sequences == 0 or any(value.dtype != jnp.float32 for value in (sequences, *values)):
+        return None
+    return kernels.find(name)
 
 
 def initial_state(given: Any, sequences: Ragged, size: int) -> Any:
