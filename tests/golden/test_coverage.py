@@ -43,6 +43,7 @@ TESTED_ELSEWHERE = {
 
 # Ops on sequences, and on what way of cutting them real Fluid does not answer, or not rightly, with the reason.
 _ONE_LEVEL = {"nested": "real Fluid refuses a second level"}
+# Of 8 rows cut into [[2, 1], [3, 1, 4]] these see sequences of rows 0-1 and of row 2; other rows 3-7 change nothing.
 _OUTER_FOR_ROWS = {"nested": "real Fluid takes outer offsets for rows"}
 _BEAMS = {"empty": "the first level always has a sentence", "long": "a step of a search holds single words"}
 ON_SEQUENCES = {
@@ -53,7 +54,6 @@ ON_SEQUENCES = {
     "conditional_block": {},
     "crf_decoding": _ONE_LEVEL,
     "ctc_align": {},
-    # Of 8 rows cut into [[2, 1], [3, 1, 4]] it compares rows 0-1 and row 2; other rows 3-7 give the same answer.
     "edit_distance": _OUTER_FOR_ROWS,
     "gru": _ONE_LEVEL,
     "gru_unit": {},
