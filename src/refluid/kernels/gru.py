@@ -10,12 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from refluid.kernels.calls import Kernel, argument, integers, result
-from refluid.kernels.lanes import Lanes
-from refluid.kernels.products import ONE, add_product, copy_row, fast, fill_rows, sigmoid, tanh
+from refluid.kernels.lanes import Lanes, walk
+from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 
 
 @fast
@@ -44,22 +43,21 @@ def _step(saved, row, gates, candidate, h, i, origin_mode):
 
 
 def _forward(frame, part, parts):
-    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    lanes, first, lengths, stride, real = walk(frame, part, parts)
     x, of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6), argument(frame, 7)
     origin_mode = integers(frame, 8)[0] != 0
     hidden, saved = result(frame, 0), result(frame, 1)
     size = h0.shape[1]
-    running = (len(lanes) - part + parts - 1) // parts
-    room = (running + 3) // 4 * 4
-    h, reset_hidden = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
-    gates, candidate = np.zeros((room, 2 * size), np.float32), np.zeros((room, size), np.float32)
+    running = len(lanes)
+    h, reset_hidden = room(running, size), room(running, size)
+    gates, candidate = room(running, 2 * size), room(running, size)
     for i in range(running):
-        copy_row(h, i, h0, lanes[part + i * parts])
-    for time in range(lengths[lanes[part]]):
-        while lengths[lanes[part + (running - 1) * parts]] <= time:
+        copy_row(h, i, h0, lanes[i])
+    for time in range(lengths[0]):
+        while lengths[running - 1] <= time:
             running -= 1
         for i in range(running):
-            row = first[lanes[part + i * parts]] + time * stride
+            row = first[i] + time * stride
             copy_row(gates, i, x, row)
             for j in range(size):
                 candidate[i, j] = x[row, 2 * size + j]
@@ -68,12 +66,12 @@ def _forward(frame, part, parts):
             _open_gates(gates, reset_hidden, h, i)
         add_product(candidate, reset_hidden, of_candidate, running)
         for i in range(running):
-            row = first[lanes[part + i * parts]] + time * stride
+            row = first[i] + time * stride
             _step(saved, row, gates, candidate, h, i, origin_mode)
             copy_row(hidden, row, h, i)
     if part == 0:  # padding is a copy of some real row
-        fill_rows(hidden, integers(frame, 3)[1], first[lanes[0]])
-        fill_rows(saved, integers(frame, 3)[1], first[lanes[0]])
+        fill_rows(hidden, real, first[0])
+        fill_rows(saved, real, first[0])
 
 
 @fast
@@ -105,35 +103,30 @@ def _reset_back(d_gates, dh, d_reset, i, saved, row, before, place):
 
 
 def _backward(frame, part, parts):
-    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    lanes, first, lengths, stride, real = walk(frame, part, parts)
     of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6)  # matrices are transposed
     hidden, saved, d_hidden = argument(frame, 7), argument(frame, 8), argument(frame, 9)
     origin_mode = integers(frame, 10)[0] != 0
     dx, d_h0 = result(frame, 0), result(frame, 1)
     size = h0.shape[1]
-    total = (len(lanes) - part + parts - 1) // parts
-    room = (total + 3) // 4 * 4
-    dh, d_reset = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
-    d_gates, d_candidate = np.zeros((room, 2 * size), np.float32), np.zeros((room, size), np.float32)
-    running = 0
-    for time in range(lengths[lanes[part]] - 1, -1, -1):
-        while running < total and lengths[lanes[part + running * parts]] > time:
+    total, running = len(lanes), 0
+    dh, d_reset = room(total, size), room(total, size)
+    d_gates, d_candidate = room(total, 2 * size), room(total, size)
+    for time in range(lengths[0] - 1, -1, -1):
+        while running < total and lengths[running] > time:
             running += 1
         for i in range(running):
-            lane = lanes[part + i * parts]
-            row = first[lane] + time * stride
-            for j in range(size):
-                dh[i, j] += d_hidden[row, j]
+            row = first[i] + time * stride
+            add_row(dh, i, d_hidden, row)
             if time == 0:
-                _step_back(d_candidate, d_gates, dh, i, saved, row, h0, lane, origin_mode)
+                _step_back(d_candidate, d_gates, dh, i, saved, row, h0, lanes[i], origin_mode)
             else:
                 _step_back(d_candidate, d_gates, dh, i, saved, row, hidden, row - stride, origin_mode)
         add_product(d_reset, d_candidate, of_candidate, running)
         for i in range(running):
-            lane = lanes[part + i * parts]
-            row = first[lane] + time * stride
+            row = first[i] + time * stride
             if time == 0:
-                _reset_back(d_gates, dh, d_reset, i, saved, row, h0, lane)
+                _reset_back(d_gates, dh, d_reset, i, saved, row, h0, lanes[i])
             else:
                 _reset_back(d_gates, dh, d_reset, i, saved, row, hidden, row - stride)
             for j in range(2 * size):
@@ -142,9 +135,9 @@ def _backward(frame, part, parts):
                 dx[row, 2 * size + j] = d_candidate[i, j]
         add_product(dh, d_gates, of_gates, running)
     for i in range(total):
-        copy_row(d_h0, lanes[part + i * parts], dh, i)
+        copy_row(d_h0, lanes[i], dh, i)
     if part == 0:
-        fill_rows(dx, integers(frame, 3)[1], -1)
+        fill_rows(dx, real, -1)
 
 
 _forward_kernel, _backward_kernel = Kernel("gru", _forward), Kernel("gru_grad", _backward)

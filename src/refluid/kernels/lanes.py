@@ -1,4 +1,4 @@
-"""How a kernel walks through packed sequences."""
+"""How a kernel walks through packed sequences: `Lanes` tells it, `walk` reads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+
+from refluid.kernels.calls import integers
+from refluid.kernels.products import fast
 
 _WORTH_A_THREAD = 1 << 19  # multiplications; about the time that waking a thread takes
 
@@ -54,3 +58,19 @@ class Lanes:
     def parts(self, multiplications: int) -> int:
         """How many parts are worth a thread of their own; four sequences are multiplied at once."""
         return max(1, min(-(-self.count // 4), multiplications // _WORTH_A_THREAD))
+
+
+@fast
+def walk(frame, part, parts):
+    """What one part of a kernel walks through, from the first four arguments: see `Lanes.walk`.
+
+    Gives the sequences of this part, longest first; of each the row it begins with, and its length; the distance from
+    one step to the next; and how many rows are real.
+    """
+    lanes, first, lengths, ends = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)
+    number = (len(lanes) - part + parts - 1) // parts
+    mine, begins, steps = np.empty(number, np.int64), np.empty(number, np.int64), np.empty(number, np.int64)
+    for i in range(number):
+        lane = lanes[part + i * parts]
+        mine[i], begins[i], steps[i] = lane, first[lane], lengths[lane]
+    return mine, begins, steps, ends[0], ends[1]

@@ -10,12 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from refluid.kernels.calls import Kernel, argument, integers, result
-from refluid.kernels.lanes import Lanes
-from refluid.kernels.products import ONE, add_product, copy_row, fast, fill_rows, sigmoid, tanh
+from refluid.kernels.calls import Kernel, argument, result
+from refluid.kernels.lanes import Lanes, walk
+from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 
 
 @fast
@@ -44,33 +43,32 @@ def _step(z, h, c, i, peepholes):
 
 
 def _forward(frame, part, parts):
-    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    lanes, first, lengths, stride, real = walk(frame, part, parts)
     x, weight, peepholes = argument(frame, 4), argument(frame, 5), argument(frame, 6)
     h0, c0 = argument(frame, 7), argument(frame, 8)
     hidden, cell, gates = result(frame, 0), result(frame, 1), result(frame, 2)
     size = weight.shape[0]
-    running = (len(lanes) - part + parts - 1) // parts
-    room = (running + 3) // 4 * 4
-    h, c = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
-    z = np.zeros((room, 4 * size), np.float32)
+    running = len(lanes)
+    h, c = room(running, size), room(running, size)
+    z = room(running, 4 * size)
     for i in range(running):
-        copy_row(h, i, h0, lanes[part + i * parts])
-        copy_row(c, i, c0, lanes[part + i * parts])
-    for time in range(lengths[lanes[part]]):
-        while lengths[lanes[part + (running - 1) * parts]] <= time:
+        copy_row(h, i, h0, lanes[i])
+        copy_row(c, i, c0, lanes[i])
+    for time in range(lengths[0]):
+        while lengths[running - 1] <= time:
             running -= 1
         for i in range(running):
-            copy_row(z, i, x, first[lanes[part + i * parts]] + time * stride)
+            copy_row(z, i, x, first[i] + time * stride)
         add_product(z, h, weight, running)
         for i in range(running):
-            row = first[lanes[part + i * parts]] + time * stride
+            row = first[i] + time * stride
             _step(z, h, c, i, peepholes)
             copy_row(gates, row, z, i)
             copy_row(cell, row, c, i)
             copy_row(hidden, row, h, i)
     if part == 0:  # padding is a copy of some real row
-        fill_rows(cell, integers(frame, 3)[1], first[lanes[0]])
-        fill_rows(hidden, integers(frame, 3)[1], first[lanes[0]])
+        fill_rows(cell, real, first[0])
+        fill_rows(hidden, real, first[0])
 
 
 @fast
@@ -102,26 +100,22 @@ def _step_back(dz, dh, dc, i, gates, cell, row, before, place, peepholes):
 
 
 def _backward(frame, part, parts):
-    lanes, first, lengths, stride = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)[0]
+    lanes, first, lengths, stride, real = walk(frame, part, parts)
     transposed, peepholes, c0 = argument(frame, 4), argument(frame, 5), argument(frame, 6)
     cell, gates, d_hidden = argument(frame, 7), argument(frame, 8), argument(frame, 9)
     dx, d_h0, d_c0 = result(frame, 0), result(frame, 1), result(frame, 2)
     size = transposed.shape[1]
-    total = (len(lanes) - part + parts - 1) // parts
-    room = (total + 3) // 4 * 4
-    dh, dc = np.zeros((room, size), np.float32), np.zeros((room, size), np.float32)
-    dz = np.zeros((room, 4 * size), np.float32)
-    running = 0
-    for time in range(lengths[lanes[part]] - 1, -1, -1):
-        while running < total and lengths[lanes[part + running * parts]] > time:
+    total, running = len(lanes), 0
+    dh, dc = room(total, size), room(total, size)
+    dz = room(total, 4 * size)
+    for time in range(lengths[0] - 1, -1, -1):
+        while running < total and lengths[running] > time:
             running += 1
         for i in range(running):
-            lane = lanes[part + i * parts]
-            row = first[lane] + time * stride
-            for j in range(size):
-                dh[i, j] += d_hidden[row, j]
+            row = first[i] + time * stride
+            add_row(dh, i, d_hidden, row)
             if time == 0:
-                _step_back(dz, dh, dc, i, gates, cell, row, c0, lane, peepholes)
+                _step_back(dz, dh, dc, i, gates, cell, row, c0, lanes[i], peepholes)
             else:
                 _step_back(dz, dh, dc, i, gates, cell, row, cell, row - stride, peepholes)
             copy_row(dx, row, dz, i)
@@ -129,10 +123,10 @@ def _backward(frame, part, parts):
                 dh[i, j] = 0
         add_product(dh, dz, transposed, running)
     for i in range(total):
-        copy_row(d_h0, lanes[part + i * parts], dh, i)
-        copy_row(d_c0, lanes[part + i * parts], dc, i)
+        copy_row(d_h0, lanes[i], dh, i)
+        copy_row(d_c0, lanes[i], dc, i)
     if part == 0:
-        fill_rows(dx, integers(frame, 3)[1], -1)
+        fill_rows(dx, real, -1)
 
 
 _forward_kernel, _backward_kernel = Kernel("lstm", _forward), Kernel("lstm_grad", _backward)

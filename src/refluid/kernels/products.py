@@ -60,6 +60,19 @@ def copy_row(target, i, source, j):
 
 
 @fast
+def add_row(target, i, source, j):
+    """target[i] += source[j]"""
+    for k in range(target.shape[1]):
+        target[i, k] += source[j, k]
+
+
+@fast
+def room(number, width):
+    """Zeros for that many rows, rounded up as `add_product` does."""
+    return np.zeros(((number + 3) // 4 * 4, width), np.float32)
+
+
+@fast
 def fill_rows(target, start, source):
     """Copies row ``source`` to all rows from ``start`` on; fills them with 0 if there is no such row before them."""
     for i in range(start, target.shape[0]):
