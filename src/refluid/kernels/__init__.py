@@ -29,9 +29,14 @@ def allowed(value: bool = True) -> Iterator[None]:
         _allowed.reset(token)
 
 
+def usable() -> bool:
+    """Whether a rule may use kernels, instead of operations that any XLA backend has. Shapes are known then."""
+    return _allowed.get() and os.environ.get("REFLUID_KERNELS") != "0"
+
+
 def find(name: str) -> Any:
-    """The module of a kernel, or None where a rule has to do with operations that any XLA backend has."""
-    return _load(name) if _allowed.get() and os.environ.get("REFLUID_KERNELS") != "0" else None
+    """The module of a kernel, or None if it cannot be used."""
+    return _load(name) if usable() else None
 
 
 @cache
@@ -39,5 +44,5 @@ def _load(name: str) -> Any:
     try:
         return import_module(f"refluid.kernels.{name}")  # loads numba and compiles, which takes its time
     except Exception as error:  # noqa: BLE001 - whatever is wrong with numba or its cache, XLA can do the same
-        warnings.warn(f"{name} will run on one core, as its kernel cannot be used: {error}", stacklevel=2)
+        warnings.warn(f"{name} will run more slowly, as its kernel cannot be used: {error}", stacklevel=2)
         return None

@@ -42,7 +42,8 @@ _ASKS_FOR_METADATA = 1  # the type of that extension
 # ... and in our own record of a running kernel.
 _FRAME, _WORK, _NEXT, _PARTS, _DONE, _USERS, _THREADS, _REQUEST, _RECORD = 0, 1, 2, 3, 4, 5, 6, 7, 12
 
-_KERNELS = ("lstm", "lstm_grad", "gru", "gru_grad")  # by number; XLA keeps compiled steps that hold these numbers
+# By number, as XLA keeps compiled steps that hold these numbers.
+_KERNELS = ("lstm", "lstm_grad", "gru", "gru_grad", "matmul")
 _TARGET = "refluid_kernel"  # the custom call that all kernels are
 # What compiled code finds by name, because it outlives this process in numba's cache.
 _TABLE, _TASK = "refluid_kernel_table", "refluid_kernel_task"
@@ -89,6 +90,18 @@ def result(frame, index):
 
 
 @_compiled
+def _attribute(frame, index):
+    """The attribute with that number in the order of names, an int64."""
+    return _word(_word(_word(_word(frame, _ATTRIBUTES), index), _VALUE), 0)
+
+
+@_compiled
+def mode(frame):
+    """The number that the kernel was called with to tell it what to do."""
+    return _attribute(frame, 1)
+
+
+@_compiled
 def _tells_version(frame):
     """Whether XLA only asked for the version of the interface; it has it then."""
     extension = _word(frame, _EXTENSION)
@@ -118,7 +131,7 @@ def _begin(frame):
     state = _words(record, _RECORD)
     for i in range(_RECORD):
         state[i] = 0
-    number, most = _attribute(frame, 0), _attribute(frame, 1)
+    number, most = _attribute(frame, 0), _attribute(frame, 2)
     state[_FRAME], state[_WORK] = frame, _word(symbol_address(_TABLE), number)
     request, context = record + 8 * _REQUEST, _word(frame, _CONTEXT)
     if not _ask(frame, _COUNT_THREADS, request, context, record + 8 * _THREADS, 0):
@@ -129,12 +142,6 @@ def _begin(frame):
         if not _ask(frame, _SCHEDULE, request, context, symbol_address(_TASK), record):
             count(record + 8 * _USERS, -1)
     return record
-
-
-@_compiled
-def _attribute(frame, index):
-    """The attribute with that number in the order of names, an int64."""
-    return _word(_word(_word(_word(frame, _ATTRIBUTES), index), _VALUE), 0)
 
 
 @_compiled
@@ -161,13 +168,21 @@ class Kernel:
         self._work = _c_function("void(int64, int64, int64)", work)
         _table[self._number] = self._work.address
 
-    def __call__(self, arguments: Sequence[Any], results: Sequence[tuple[int, int]], most_parts: int) -> Sequence[Any]:
-        """The results, float32 of these shapes; ``most_parts`` is how many parts are worth a thread of their own."""
+    def __call__(
+        self, arguments: Sequence[Any], results: Sequence[tuple[int, int]], most_parts: int, mode: int = 0
+    ) -> Sequence[Any]:
+        """The results, float32 of these shapes.
+
+        Args:
+          most_parts: how many parts are worth a thread of their own.
+          mode: what the kernel gets from `mode`.
+        """
         for x in arguments:
             assert (x.dtype, x.ndim) in ((np.int64, 1), (np.float32, 2)), f"a kernel cannot take {x.dtype}{x.shape}"
         shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in results]
         make = jax.ffi.ffi_call(_TARGET, shapes)
-        return make(*arguments, kernel=np.int64(self._number), most_parts=np.int64(most_parts))
+        numbers = {"kernel": self._number, "mode": mode, "most_parts": most_parts}  # XLA sorts them by name
+        return make(*arguments, **{name: np.int64(number) for name, number in numbers.items()})
 
 
 def _c_function(signature: str, function: Callable[..., Any]) -> Any:

@@ -6,13 +6,13 @@ hidden state after the reset. Lanes and parts are those of `refluid.kernels.lstm
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from refluid.kernels.calls import Kernel, argument, integers, result
+from refluid.kernels.calls import Kernel, argument, mode, result
 from refluid.kernels.lanes import Lanes, walk
 from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 
@@ -45,7 +45,7 @@ def _step(saved, row, gates, candidate, h, i, origin_mode):
 def _forward(frame, part, parts):
     lanes, first, lengths, stride, real = walk(frame, part, parts)
     x, of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6), argument(frame, 7)
-    origin_mode = integers(frame, 8)[0] != 0
+    origin_mode = mode(frame) != 0
     hidden, saved = result(frame, 0), result(frame, 1)
     size = h0.shape[1]
     running = len(lanes)
@@ -106,7 +106,7 @@ def _backward(frame, part, parts):
     lanes, first, lengths, stride, real = walk(frame, part, parts)
     of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6)  # matrices are transposed
     hidden, saved, d_hidden = argument(frame, 7), argument(frame, 8), argument(frame, 9)
-    origin_mode = integers(frame, 10)[0] != 0
+    origin_mode = mode(frame) != 0
     dx, d_h0 = result(frame, 0), result(frame, 1)
     size = h0.shape[1]
     total, running = len(lanes), 0
@@ -159,32 +159,31 @@ def gru(
         raise ValueError(f"Input and Weight must have 3 times as many columns as the {size} rows of Weight")
     if h0.shape != (count, size):
         raise ValueError(f"H0 must be [{count}, {size}]: a row per sequence")
-    mode = jnp.asarray([origin_mode], jnp.int64)
-    return _gru(Lanes.of(sequences, is_reverse), rows, of_gates, of_candidate, h0, mode)
+    return _gru(bool(origin_mode), Lanes.of(sequences, is_reverse), rows, of_gates, of_candidate, h0)
 
 
-@jax.custom_vjp
-def _gru(lanes, rows, of_gates, of_candidate, h0, mode):
-    return _forward_pass(lanes, rows, of_gates, of_candidate, h0, mode)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _gru(origin_mode, lanes, rows, of_gates, of_candidate, h0):
+    return _forward_pass(origin_mode, lanes, rows, of_gates, of_candidate, h0)[0]
 
 
-def _forward_pass(lanes, rows, of_gates, of_candidate, h0, mode):
-    arguments = (*lanes.walk, rows, of_gates, of_candidate, h0, mode)
+def _forward_pass(origin_mode, lanes, rows, of_gates, of_candidate, h0):
+    arguments = (*lanes.walk, rows, of_gates, of_candidate, h0)
     shapes = [(rows.shape[0], h0.shape[1]), rows.shape]
-    hidden, saved = _forward_kernel(arguments, shapes, lanes.parts(rows.size * h0.shape[1]))
-    return hidden, (lanes, of_gates, of_candidate, h0, mode, hidden, saved)
+    hidden, saved = _forward_kernel(arguments, shapes, lanes.parts(rows.size * h0.shape[1]), origin_mode)
+    return hidden, (lanes, of_gates, of_candidate, h0, hidden, saved)
 
 
-def _backward_pass(residuals, gradient):
-    lanes, of_gates, of_candidate, h0, mode, hidden, saved = residuals
+def _backward_pass(origin_mode, residuals, gradient):
+    lanes, of_gates, of_candidate, h0, hidden, saved = residuals
     size = h0.shape[1]
-    arguments = (*lanes.walk, of_gates.T, of_candidate.T, h0, hidden, saved, gradient, mode)
-    d_rows, d_h0 = _backward_kernel(arguments, [saved.shape, h0.shape], lanes.parts(saved.size * size))
+    arguments = (*lanes.walk, of_gates.T, of_candidate.T, h0, hidden, saved, gradient)
+    d_rows, d_h0 = _backward_kernel(arguments, [saved.shape, h0.shape], lanes.parts(saved.size * size), origin_mode)
     before = lanes.before(hidden, h0)
     by_rows = (((0,), (0,)), ((), ()))
     d_gates = lax.dot_general(before, d_rows[:, : 2 * size], by_rows)
     d_candidate = lax.dot_general(saved[:, size : 2 * size] * before, d_rows[:, 2 * size :], by_rows)
-    return None, d_rows, d_gates, d_candidate, d_h0, None
+    return None, d_rows, d_gates, d_candidate, d_h0
 
 
 _gru.defvjp(_forward_pass, _backward_pass)

@@ -30,7 +30,7 @@ from refluid.lowering.value_files import read_values, write_values
 from refluid.ops.values import SelectedRows
 from refluid.scope import Scope
 
-_LARGE_MATRIX = 1 << 20  # elements
+_LARGE_MATRIX = 1 << 19  # elements
 _LOOPS = frozenset(["cudnn_lstm", "gru", "lstm", "lstmp", "recurrent", "while"])  # they multiply in every turn
 
 

@@ -7,9 +7,24 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from refluid import kernels
 from refluid.ops.registry import op
 from refluid.ops.rows import Arguments, has_columns, sequences_only_in
 from refluid.ops.values import Ragged
+
+# Products that a kernel takes: of so many multiplications, and with so many rows and columns, as it computes tiles.
+_KERNEL_FROM, _KERNEL_TO, _KERNEL_SIDE = 1 << 19, 1 << 25, 16
+
+
+def _product(x, y):
+    """x @ y of matrices."""
+    kernel = kernels.find("matmul") if kernels.usable() and _suits_kernel(x, y) else None
+    return kernel.matmul(kernel.Form.PLAIN, x, y) if kernel else x @ y
+
+
+def _suits_kernel(x, y):
+    is_wide = min(*x.shape, *y.shape) >= _KERNEL_SIDE
+    return is_wide and x.dtype == y.dtype == jnp.float32 and _KERNEL_FROM <= x.size * y.shape[1] <= _KERNEL_TO
 
 
 @op("mul", inputs="X Y", outputs="Out", row_wise=sequences_only_in("X"))
@@ -19,7 +34,7 @@ def mul(x, y, *, x_num_col_dims=1, y_num_col_dims=1):
     inner = math.prod(x.shape[x_num_col_dims:])
     if inner != math.prod(y.shape[:y_num_col_dims]):
         raise ValueError("the dims of X from x_num_col_dims on and of Y up to y_num_col_dims hold different numbers")
-    product = x.reshape(math.prod(rows), inner) @ y.reshape(inner, math.prod(columns))
+    product = _product(x.reshape(math.prod(rows), inner), y.reshape(inner, math.prod(columns)))
     return product.reshape(rows + columns)
 
 
@@ -41,7 +56,10 @@ def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
     y = jnp.swapaxes(y, -1, -2) if transpose_Y else y
     if x.shape[-1] != y.shape[-2]:
         raise ValueError("X must have as many columns as Y has rows, after transposing")
-    product = x @ _with_batch_of(x, y)
+    if x.ndim == y.ndim == 2 and not transpose_X and not transpose_Y:
+        product = _product(x, y)
+    else:
+        product = x @ _with_batch_of(x, y)
     if alpha != 1.0:
         product = product * jnp.asarray(alpha, product.dtype)
     if x_is_vector and product.shape[-2] == 1:

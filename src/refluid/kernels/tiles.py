@@ -1,0 +1,211 @@
+"""Products of matrices, tile by tile: a tile of the result stays in vector registers while its sums grow.
+
+The code of a tile is written for LLVM directly. numba's loops cannot hold a tile in registers, and are half as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+
+from refluid.kernels.memory import primitive
+from refluid.kernels.products import fast
+
+LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8  # of a vector register
+ROWS, VECTORS = 6, 2  # of a tile: with a row of the panel and a factor, they just fit into 16 registers
+WIDTH = VECTORS * LANES
+DEPTH = 256  # how many rows of a panel stay in the first cache
+
+_FLOAT, _WORD, _INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+_VECTOR_SIZE = 4 * LANES
+
+
+def _load(builder: Any, kind: Any, address: Any) -> Any:
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
+
+
+def _store(builder: Any, value: Any, address: Any) -> None:
+    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=4)
+
+
+def _shuffled(builder: Any, first: Any, second: Any, lanes: list[int]) -> Any:
+    return builder.shuffle_vector(first, second, ir.Constant(ir.VectorType(_INDEX, len(lanes)), lanes))
+
+
+def _broadcast(builder: Any, scalar: Any) -> Any:
+    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    return _shuffled(builder, builder.insert_element(nothing, scalar, _INDEX(0)), nothing, [0] * LANES)
+
+
+def _multiply_add(builder: Any) -> Callable[..., Any]:
+    """a * b + c of vectors, rounded once where the machine can."""
+    name = f"llvm.fmuladd.v{LANES}f32"
+    function = builder.module.globals.get(name)
+    function = function or ir.Function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
+    return lambda a, b, c: builder.call(function, [a, b, c])
+
+
+@primitive
+def _multiply_tile(context, rows, a, a_row, a_depth, panel, depth, out, out_row, adds):
+    """out = a @ panel for the first ``rows`` rows, a literal; with ``adds``, out += a @ panel.
+
+    Matrices are given by the addresses of their first elements, and the distances in bytes to the next row, and to the
+    next element along the depth. A panel is WIDTH columns wide, and its rows lie together.
+    """
+    tile_rows, vectors = range(rows.literal_value), range(VECTORS)
+
+    def generate(context, builder, signature, arguments):
+        _, a, a_row, a_depth, panel, depth, out, out_row, adds = arguments
+        multiply_add = _multiply_add(builder)
+        before, loop = builder.basic_block, builder.append_basic_block("depth")
+        sums_done = builder.append_basic_block("sums_done")
+        starts = [builder.mul(a_row, _WORD(i)) for i in tile_rows]
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        counter, factors, row = builder.phi(_WORD), builder.phi(_WORD), builder.phi(_WORD)
+        sums = [[builder.phi(_VECTOR) for _ in vectors] for _ in tile_rows]
+        columns = [_load(builder, _VECTOR, builder.add(row, _WORD(v * _VECTOR_SIZE))) for v in vectors]
+        new_sums = []
+        for i in tile_rows:
+            factor = _broadcast(builder, _load(builder, _FLOAT, builder.add(factors, starts[i])))
+            new_sums.append([multiply_add(factor, columns[v], sums[i][v]) for v in vectors])
+        steps = [(counter, _WORD(0), _WORD(1)), (factors, a, a_depth), (row, panel, _WORD(VECTORS * _VECTOR_SIZE))]
+        for value, first, step in steps:
+            value.add_incoming(first, before)
+            value.add_incoming(builder.add(value, step), loop)
+        for i in tile_rows:
+            for v in vectors:
+                sums[i][v].add_incoming(ir.Constant(_VECTOR, [0.0] * LANES), before)
+                sums[i][v].add_incoming(new_sums[i][v], loop)
+        counted = counter.incomings[1][0]
+        builder.cbranch(builder.icmp_signed("<", counted, depth), loop, sums_done)
+
+        builder.position_at_end(sums_done)
+        places = [
+            [builder.add(builder.add(out, builder.mul(out_row, _WORD(i))), _WORD(v * _VECTOR_SIZE)) for v in vectors]
+            for i in tile_rows
+        ]
+        with builder.if_else(builder.trunc(adds, ir.IntType(1))) as (then, otherwise):
+            for branch, is_added in ((then, True), (otherwise, False)):
+                with branch:
+                    for i in tile_rows:
+                        for v in vectors:
+                            value, place = new_sums[i][v], places[i][v]
+                            value = builder.fadd(_load(builder, _VECTOR, place), value) if is_added else value
+                            _store(builder, value, place)
+        return context.get_dummy_value()
+
+    return types.void(rows, *[types.int64] * 8), generate
+
+
+@primitive
+def _move(context, source, target):
+    """Copies as many elements as a panel has columns."""
+
+    def generate(context, builder, signature, arguments):
+        for v in range(VECTORS):
+            source, target = (builder.add(address, _WORD(v * _VECTOR_SIZE)) for address in arguments)
+            _store(builder, _load(builder, _VECTOR, source), target)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@primitive
+def _transpose(context, source, source_row, target, target_row):
+    """Copies the transpose of a square that is as wide as a vector."""
+
+    def generate(context, builder, signature, arguments):
+        source, source_row, target, target_row = arguments
+        rows = [_load(builder, _VECTOR, builder.add(source, builder.mul(source_row, _WORD(i)))) for i in range(LANES)]
+        distance = 1
+        while distance < LANES:  # swaps the off-diagonal quarters of squares twice as wide
+            for i in range(LANES):
+                if not i & distance:
+                    pair = rows[i], rows[i + distance]
+                    lanes = [j if not j & distance else LANES + j - distance for j in range(LANES)]
+                    rows[i] = _shuffled(builder, *pair, lanes)
+                    rows[i + distance] = _shuffled(
+                        builder, *pair, [j + distance if not j & distance else LANES + j for j in range(LANES)]
+                    )
+            distance *= 2
+        for i, row in enumerate(rows):
+            _store(builder, row, builder.add(target, builder.mul(target_row, _WORD(i))))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), generate
+
+
+@fast
+def _multiply_rows(rows, a, a_row, a_depth, panel, depth, out, out_row, adds):
+    """`_multiply_tile` for any number of rows up to ROWS; code for fewer sizes is compiled in less time."""
+    if rows == ROWS:
+        _multiply_tile(ROWS, a, a_row, a_depth, panel, depth, out, out_row, adds)
+        return
+    if rows & 4:
+        _multiply_tile(4, a, a_row, a_depth, panel, depth, out, out_row, adds)
+    i = rows & 4
+    if rows & 2:
+        _multiply_tile(2, a + i * a_row, a_row, a_depth, panel, depth, out + i * out_row, out_row, adds)
+    i = rows & 6
+    if rows & 1:
+        _multiply_tile(1, a + i * a_row, a_row, a_depth, panel, depth, out + i * out_row, out_row, adds)
+
+
+@fast
+def _pack(panel, b):
+    """Copies columns of ``b`` into a panel; there are 0s behind them where they are too few."""
+    depth, width = b.shape
+    source, target, row = b.ctypes.data, panel.ctypes.data, panel.strides[0]
+    done = 0
+    if width < WIDTH:
+        panel[:depth] = 0
+    elif b.strides[1] == 4:
+        for k in range(depth):
+            _move(source + k * b.strides[0], target + k * row)
+        done = depth
+    elif b.strides[0] == 4:
+        done = depth // LANES * LANES
+        for k in range(0, done, LANES):
+            for j in range(0, WIDTH, LANES):
+                _transpose(source + 4 * k + j * b.strides[1], b.strides[1], target + k * row + 4 * j, row)
+    for k in range(done, depth):
+        for j in range(width):
+            panel[k, j] = b[k, j]
+
+
+@fast
+def multiply(out, a, b):
+    """out = a @ b; the rows of ``out`` lie together, ``a`` and ``b`` may be transposed."""
+    height, width = out.shape
+    memory = np.empty(DEPTH * WIDTH + 16, np.float32)
+    shift = 15 - (memory.ctypes.data // 4 + 15) % 16  # rows of a panel must not lie across lines of the cache
+    panel = memory[shift : shift + DEPTH * WIDTH].reshape(DEPTH, WIDTH)
+    edge = np.empty((ROWS, WIDTH), np.float32)
+    for start in range(0, a.shape[1], DEPTH):
+        depth = min(DEPTH, a.shape[1] - start)
+        adds = 1 if start else 0
+        for left in range(0, width, WIDTH):
+            columns = min(WIDTH, width - left)
+            _pack(panel, b[start : start + depth, left : left + columns])
+            for top in range(0, height, ROWS):
+                rows = min(ROWS, height - top)
+                factors = a.ctypes.data + top * a.strides[0] + start * a.strides[1]
+                here = panel.ctypes.data
+                if columns == WIDTH:
+                    place = out.ctypes.data + top * out.strides[0] + 4 * left
+                    _multiply_rows(rows, factors, a.strides[0], a.strides[1], here, depth, place, out.strides[0], adds)
+                else:
+                    _multiply_rows(
+                        rows, factors, a.strides[0], a.strides[1], here, depth, edge.ctypes.data, 4 * WIDTH, 0
+                    )
+                    for i in range(rows):
+                        for j in range(columns):
+                            before = out[top + i, left + j] if adds else np.float32(0)
+                            out[top + i, left + j] = before + edge[i, j]
