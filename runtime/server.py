@@ -33,7 +33,7 @@ from refluid.runtime.roster import Roster
 from refluid.runtime.rounds import ArrivalRounds, LearningRatePace, Rounds, SyncRounds, Verdict
 from refluid.runtime.server_metrics import ServerMetrics
 from refluid.runtime.shard import Shard
-from refluid.runtime.transport import LARGE, listen, size_of
+from refluid.runtime.transport import LARGE, LINES, listen, size_of
 from refluid.runtime.wire import Rows, Value, pb
 from refluid.scope import Scope
 
@@ -103,7 +103,7 @@ class Server(Exchange):
             "Status": self._status,
         }
         guarded = {name: self._guarded(name, handler) for name, handler in handlers.items()}
-        server = listen(self.endpoint, guarded, threads=2 * self.trainers + 8)
+        server = listen(self.endpoint, guarded, threads=(LINES + 2) * self.trainers + 8)
         _current = self
         keep_freed_memory()
         metrics = self._watch.serve()

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from refluid.runtime.log import Log
 from refluid.runtime.memory import keep_freed_memory
 from refluid.runtime.modes import Mode
 from refluid.runtime.trainer_metrics import TrainerMetrics
-from refluid.runtime.transport import Connection
+from refluid.runtime.transport import Connection, Question
 from refluid.runtime.wire import Value, pb
 
 STEP = pb.ExchangeRequest.STEP
@@ -90,7 +90,7 @@ class Session:
         self._join_all()
         self._metrics_endpoint = self.watch.serve()
         # Several threads of a trainer may be talking to all servers: it trains, sends and receives.
-        self._pool = ThreadPoolExecutor(max(1, 3 * (len(job.endpoints) - 1)), "exchange")
+        self._pool = ThreadPoolExecutor(3 * len(job.endpoints), "exchange")
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._heart.start()
 
@@ -184,14 +184,25 @@ class Session:
     def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
         """One message to each server, all under way at the same time; the answers' tensors by endpoint."""
         began = time.perf_counter()
-        *others, (endpoint, message) = messages.items()
-        under_way = [(each, self._pool.submit(self._talk, each, purpose, said, steps)) for each, said in others]
-        # The last one is waited for on this very thread, which is faster.
-        found = {endpoint: self._talk(endpoint, purpose, message, steps)}
-        found.update({each: answer.result() for each, answer in under_way})
-        pulled = purpose == ROWS or bool(message.wanted)
+        asked = {endpoint: self._ask(endpoint, purpose, said, steps) for endpoint, said in messages.items()}
+        try:
+            found = {
+                endpoint: self._talk(endpoint, purpose, said, steps, asked[endpoint])
+                for endpoint, said in messages.items()
+            }
+        finally:
+            for question in asked.values():
+                question.cancel()
+        pulled = purpose == ROWS or any(said.wanted for said in messages.values())
         self.watch.exchanged(pushed=purpose == STEP, pulled=pulled, seconds=time.perf_counter() - began)
         return found
+
+    def _ask(self, endpoint: str, purpose: int, message: Message, steps: int) -> Question | Future[bytes]:
+        """Sends a message; what it gives has a ``result``, the answer."""
+        buffers, patience = self._encode(endpoint, purpose, message, steps), self._patience()
+        connection, expected = self.connections[endpoint], message.expected
+        question = connection.ask("Exchange", buffers, patience, expected)
+        return question or self._pool.submit(connection.call, "Exchange", buffers, patience, expected)
 
     def _encode(self, endpoint: str, purpose: int, message: Message, steps: int) -> list[Any]:
         header = pb.ExchangeRequest(
@@ -204,17 +215,17 @@ class Session:
         )
         return wire.encode(header, message.pushed.values())
 
-    def _talk(self, endpoint: str, purpose: int, message: Message, steps: int) -> dict[str, Value]:
-        """The tensors in a server's answer.
+    def _talk(
+        self, endpoint: str, purpose: int, message: Message, steps: int, question: Question | Future[bytes]
+    ) -> dict[str, Value]:
+        """The tensors in a server's answer to a question.
 
         Asks again while the server says "not yet", and sends again when the line broke.
         """
         began, pause = time.monotonic(), 0.1
-        asked, said = purpose, message
         while True:
-            buffers = self._encode(endpoint, asked, said, steps)
             try:
-                answer = self.connections[endpoint].call("Exchange", buffers, self._patience(), message.expected)
+                answer = question.result()
             except grpc.RpcError as error:
                 if error.code() not in _TRANSIENT or time.monotonic() - began > self._patience():
                     raise self._error(endpoint, error.details() or str(error)) from None
@@ -222,14 +233,16 @@ class Session:
                 self.watch.retried()
                 time.sleep(pause * (1 + random.random()))
                 pause = min(2 * pause, 2.0)
-                asked, said = purpose, message
                 self._rejoin(endpoint)
+                question = self._ask(endpoint, purpose, message, steps)
                 continue
             reply = wire.decode(pb.ExchangeReply, answer)
             if not reply.pending:
                 return wire.tensors(reply.tensors, answer)
             if purpose == STEP:  # it is there; only its update is waited for
-                asked, said = WAIT, Message({}, message.wanted, message.expected)
+                question = self._ask(endpoint, WAIT, Message({}, message.wanted, message.expected), steps)
+            else:
+                question = self._ask(endpoint, purpose, message, steps)
 
     def _rejoin(self, endpoint: str) -> None:
         try:

@@ -12,8 +12,8 @@ from refluid.ops.registry import op
 from refluid.ops.rows import Arguments, has_columns, sequences_only_in
 from refluid.ops.values import Ragged
 
-# Products that a kernel takes: of so many multiplications, and with so many rows and columns, as it computes tiles.
-_KERNEL_FROM, _KERNEL_TO, _KERNEL_SIDE = 1 << 19, 1 << 25, 16
+# Products that a kernel takes: of so many multiplications, by a matrix that caches hold, and of no very narrow ones.
+_KERNEL_FROM, _KERNEL_TO, _KERNEL_MATRIX, _KERNEL_SIDE = 1 << 19, 1 << 25, 1 << 19, 16
 
 
 def _product(x, y):
@@ -23,8 +23,9 @@ def _product(x, y):
 
 
 def _suits_kernel(x, y):
-    is_wide = min(*x.shape, *y.shape) >= _KERNEL_SIDE
-    return is_wide and x.dtype == y.dtype == jnp.float32 and _KERNEL_FROM <= x.size * y.shape[1] <= _KERNEL_TO
+    if x.dtype != jnp.float32 or y.dtype != jnp.float32 or min(*x.shape, *y.shape) < _KERNEL_SIDE:
+        return False
+    return y.size < _KERNEL_MATRIX and _KERNEL_FROM <= x.size * y.shape[1] <= _KERNEL_TO
 
 
 @op("mul", inputs="X Y", outputs="Out", row_wise=sequences_only_in("X"))
