@@ -1,8 +1,8 @@
 """Kernels for CPUs, compiled by numba and called from inside XLA's computations.
 
-XLA's CPU backend runs a loop over time steps on one core, whatever the loop does. Here such loops are plain loops over
-arrays, cut into parts that share nothing and that run on XLA's own threads. ``REFLUID_KERNELS=0`` leaves everything to
-XLA. See docs/decisions/0005-kernels.md.
+XLA's CPU backend runs a loop over time steps on one core, whatever the loop does, and many a matrix product too. Here
+they are plain loops over arrays, cut into parts that share nothing and that run on XLA's own threads.
+``REFLUID_KERNELS=0`` leaves everything to XLA. See docs/decisions/0005-kernels.md.
 """
 
 from __future__ import annotations
