@@ -184,8 +184,10 @@ class Session:
     def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
         """One message to each server, all under way at the same time; the answers' tensors by endpoint."""
         began = time.perf_counter()
-        asked = {endpoint: self._ask(endpoint, purpose, said, steps) for endpoint, said in messages.items()}
+        asked: dict[str, Question | Future[bytes]] = {}
         try:
+            for endpoint, said in messages.items():
+                asked[endpoint] = self._ask(endpoint, purpose, said, steps)
             found = {
                 endpoint: self._talk(endpoint, purpose, said, steps, asked[endpoint])
                 for endpoint, said in messages.items()

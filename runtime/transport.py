@@ -45,7 +45,7 @@ def size_of(buffers: Sequence[Any]) -> int:
 
 
 class Connection:
-    """The line from this process to one server; ``sent`` and ``received`` count its bytes."""
+    """How this process talks to one server; ``sent`` and ``received`` count the bytes."""
 
     def __init__(self, endpoint: str, sent: Counter | None = None, received: Counter | None = None):
         self.endpoint = endpoint
@@ -70,15 +70,19 @@ class Connection:
         """Sends a message through an open line; None if there is none to be had, or too much to say for one."""
         if max(size_of(buffers), expected) > SMALL or not self._free_lines.acquire(blocking=False):
             return None
+        try:
+            line = self._line(method, timeout)
+        except BaseException:
+            self._free_lines.release()
+            raise
         self._count(buffers)
-        question = Question(self, method, self._line(method, timeout))
-        question.line.say(b"".join(buffers))
-        return question
+        line.say(b"".join(buffers))
+        return Question(self, method, line)
 
     def answered(self, method: str, line: _Line, answer: bytes | None) -> None:
-        """A line is free again, and open if there was an answer."""
+        """Another line may be used; this one, too, if there was an answer."""
         if answer is None:
-            line.close()
+            line.drop()
         else:
             self._received.add(len(answer))
             self._idle[method].append(line)
@@ -138,18 +142,23 @@ class _Line:
         """Lets the server's thread, and gRPC's own that waits for messages, go."""
         self._messages.put(None)
 
+    def drop(self) -> None:
+        """`close`, whatever is still under way."""
+        self._answers.cancel()
+        self.close()
+
 
 class Question:
     """A message under way, and its answer to come."""
 
     def __init__(self, connection: Connection, method: str, line: _Line):
-        self._connection, self._method, self.line = connection, method, line
+        self._connection, self._method, self._line = connection, method, line
         self._is_open = True
 
     def result(self) -> bytes:
         """Waits for the answer, a quarter longer than the timeout at most."""
         try:
-            answer = self.line.listen()
+            answer = self._line.listen()
         except BaseException:
             self._end(None)
             raise
@@ -163,7 +172,7 @@ class Question:
 
     def _end(self, answer: bytes | None) -> None:
         self._is_open = False
-        self._connection.answered(self._method, self.line, answer)
+        self._connection.answered(self._method, self._line, answer)
 
 
 class _HungUpError(grpc.RpcError):
