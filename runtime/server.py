@@ -1,8 +1,8 @@
 """A parameter server: decodes calls, lets `rounds` decide, updates its `shard`, encodes answers.
 
-gRPC calls each handler on a thread of its own. Decisions and updates happen under one lock, on the thread whose push
-made an update due; the others of the round wait for it there. A thread pool with a lock and not an event loop: an
-answer arrives a quarter sooner, and the update needs no second thread.
+gRPC calls handlers on threads of its own, one for each call and each open line. Decisions and updates happen under one
+lock, on the thread whose push made an update due; the others of the round wait for it there. A thread pool with a lock
+and not an event loop: an answer arrives sooner, and the update needs no second thread.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -25,8 +26,9 @@ from refluid.runtime import wire
 from refluid.runtime.log import Log
 from refluid.runtime.memory import keep_freed_memory
 from refluid.runtime.modes import Mode
+from refluid.runtime.talk import Asked, Talk
 from refluid.runtime.trainer_metrics import TrainerMetrics
-from refluid.runtime.transport import Connection, Question
+from refluid.runtime.transport import Connection
 from refluid.runtime.wire import Value, pb
 
 STEP = pb.ExchangeRequest.STEP
@@ -89,8 +91,9 @@ class Session:
         self._meetings = 0
         self._join_all()
         self._metrics_endpoint = self.watch.serve()
-        # Several threads of a trainer may be talking to all servers: it trains, sends and receives.
-        self._pool = ThreadPoolExecutor(3 * len(job.endpoints), "exchange")
+        # Several threads of a trainer may be talking to all servers: it trains, sends and receives. A talk that goes on
+        # in the background needs a second thread for its call.
+        self._pool = ThreadPoolExecutor(2 * 3 * len(job.endpoints), "exchange")
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._heart.start()
 
@@ -184,27 +187,33 @@ class Session:
     def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
         """One message to each server, all under way at the same time; the answers' tensors by endpoint."""
         began = time.perf_counter()
-        asked: dict[str, Question | Future[bytes]] = {}
+        talks: dict[str, Talk] = {}
         try:
-            for endpoint, said in messages.items():
-                asked[endpoint] = self._ask(endpoint, purpose, said, steps)
-            found = {
-                endpoint: self._talk(endpoint, purpose, said, steps, asked[endpoint])
-                for endpoint, said in messages.items()
-            }
+            for endpoint, message in messages.items():
+                said = endpoint, purpose, message, steps
+                talks[endpoint] = Talk(partial(self._ask, *said), partial(self._finish, *said), self._pool)
+            found = {endpoint: talk.result() for endpoint, talk in talks.items()}
         finally:
-            for question in asked.values():
-                question.cancel()
-        pulled = purpose == ROWS or any(said.wanted for said in messages.values())
+            for talk in talks.values():
+                talk.cancel()
+        pulled = purpose == ROWS or any(message.wanted for message in messages.values())
         self.watch.exchanged(pushed=purpose == STEP, pulled=pulled, seconds=time.perf_counter() - began)
         return found
 
-    def _ask(self, endpoint: str, purpose: int, message: Message, steps: int) -> Question | Future[bytes]:
+    def _ask(self, endpoint: str, purpose: int, message: Message, steps: int) -> Asked:
         """Sends a message; what it gives has a ``result``, the answer."""
         buffers, patience = self._encode(endpoint, purpose, message, steps), self._patience()
         connection, expected = self.connections[endpoint], message.expected
-        question = connection.ask("Exchange", buffers, patience, expected)
-        return question or self._pool.submit(connection.call, "Exchange", buffers, patience, expected)
+        try:
+            question = connection.ask("Exchange", buffers, patience, expected)
+            return question or self._pool.submit(connection.call, "Exchange", buffers, patience, expected)
+        except RuntimeError:  # Python is ending, and starts no threads any more
+            answer: Future[bytes] = Future()
+            try:
+                answer.set_result(connection.call("Exchange", buffers, patience, expected))
+            except grpc.RpcError as error:
+                answer.set_exception(error)
+            return answer
 
     def _encode(self, endpoint: str, purpose: int, message: Message, steps: int) -> list[Any]:
         header = pb.ExchangeRequest(
@@ -217,14 +226,14 @@ class Session:
         )
         return wire.encode(header, message.pushed.values())
 
-    def _talk(
-        self, endpoint: str, purpose: int, message: Message, steps: int, question: Question | Future[bytes]
+    def _finish(
+        self, endpoint: str, purpose: int, message: Message, steps: int, question: Asked, began: float
     ) -> dict[str, Value]:
-        """The tensors in a server's answer to a question.
+        """The tensors in a server's answer to a question that was asked at the time ``began``.
 
         Asks again while the server says "not yet", and sends again when the line broke.
         """
-        began, pause = time.monotonic(), 0.1
+        pause = 0.1
         while True:
             try:
                 answer = question.result()
@@ -241,6 +250,7 @@ class Session:
             reply = wire.decode(pb.ExchangeReply, answer)
             if not reply.pending:
                 return wire.tensors(reply.tensors, answer)
+            began = time.monotonic()
             if purpose == STEP:  # it is there; only its update is waited for
                 question = self._ask(endpoint, WAIT, Message({}, message.wanted, message.expected), steps)
             else:
@@ -309,7 +319,7 @@ class Session:
         for action in self._on_leave:
             try:
                 action()
-            except ServerError as error:  # the other servers must hear the goodbye all the same
+            except Exception as error:  # noqa: BLE001 - servers must hear the goodbye all the same
                 self.log.error("the last gradients are lost", reason=str(error))
         self._stop.set()
         self._heart.join()

@@ -55,6 +55,7 @@ class Connection:
         self._idle: dict[str, list[_Line]] = {}
         self._choosing = threading.Lock()
         self._free_lines = threading.Semaphore(LINES)
+        self._closed = False
 
     def call(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> bytes:
         """Sends a message and waits for the answer; ``expected`` is its size, if it is known to be large."""
@@ -81,7 +82,7 @@ class Connection:
 
     def answered(self, method: str, line: _Line, answer: bytes | None) -> None:
         """Another line may be used; this one, too, if there was an answer."""
-        if answer is None:
+        if answer is None or self._closed:
             line.drop()
         else:
             self._received.add(len(answer))
@@ -94,7 +95,7 @@ class Connection:
             idle = self._idle.setdefault(method, [])
             while idle:
                 line = idle.pop()
-                if time.monotonic() < line.useful_until:
+                if line.is_useful:
                     return line
                 line.close()
         return _Line(self._method(method + IN_TURN), timeout)
@@ -114,6 +115,7 @@ class Connection:
 
     def close(self) -> None:
         """Hangs up."""
+        self._closed = True
         for lines in self._idle.values():
             for line in lines:
                 line.close()
@@ -126,7 +128,25 @@ class _Line:
     def __init__(self, method: Any, timeout: float):
         self._messages: SimpleQueue[bytes | None] = SimpleQueue()
         self._answers = method(iter(self._messages.get, None), timeout=(1 + _LINE_AGE) * timeout, wait_for_ready=False)
-        self.useful_until = time.monotonic() + _LINE_AGE * timeout
+        self._useful_until = time.monotonic() + _LINE_AGE * timeout
+        self._on_break: Callable[[], None] | None = None
+        self._answers.add_callback(self._broke)
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether another message can be sent and waited for."""
+        return self._answers.is_active() and time.monotonic() < self._useful_until
+
+    def when_broken(self, action: Callable[[], None] | None) -> None:
+        """Has ``action`` called when the call ends, perhaps twice if it does so just now."""
+        self._on_break = action
+        if not self._answers.is_active():
+            self._broke()
+
+    def _broke(self) -> None:
+        action, self._on_break = self._on_break, None
+        if action is not None:
+            action()
 
     def say(self, message: bytes) -> None:
         """Sends a message, behind the caller's back."""
@@ -155,6 +175,10 @@ class Question:
         self._connection, self._method, self._line = connection, method, line
         self._is_open = True
 
+    def when_broken(self, action: Callable[[], None]) -> None:
+        """Has ``action`` called, on any thread and perhaps twice, if the line breaks before there is an answer."""
+        self._line.when_broken(action)
+
     def result(self) -> bytes:
         """Waits for the answer, a quarter longer than the timeout at most."""
         try:
@@ -172,6 +196,7 @@ class Question:
 
     def _end(self, answer: bytes | None) -> None:
         self._is_open = False
+        self._line.when_broken(None)
         self._connection.answered(self._method, self._line, answer)
 
 

@@ -19,7 +19,8 @@ from refluid import kernels
 from refluid.kernels import matmul as kernel
 from refluid.kernels import tiles
 from refluid.kernels.matmul import Form, matmul
-from refluid.ops import registry
+from refluid.ops import registry, step_loop
+from refluid.ops.equations import Equations
 
 SHAPES = ((1, 1, 1), (6, 256, 32), (7, 257, 33), (64, 784, 200), (13, 5, 300), (70, 600, 17))
 FORMS = list(Form)
@@ -51,6 +52,10 @@ def assert_close(got, form, x, y):
 def test_product(form, shape):
     x, y = operands(form, *shape)
     assert_close(compiled(form, x, y), form, x, y)
+
+
+def test_a_product_of_no_depth_is_zero():
+    assert not np.asarray(compiled(Form.PLAIN, np.ones((8, 0), "float32"), np.ones((0, 20), "float32"))).any()
 
 
 @settings(max_examples=25, deadline=None)
@@ -123,6 +128,27 @@ def test_ops_use_it_for_products_of_middle_size(rows, used):
             text = jax.jit(lambda x, y, rule=rule: rule(x, y)).lower(x, y).as_text()
         assert ("refluid_kernel" in text) == used
         assert "refluid_kernel" not in jax.jit(lambda x, y, rule=rule: rule(x, y)).lower(x, y).as_text()
+
+
+def test_loops_still_know_their_products(monkeypatch):
+    """Their gradients with respect to weights are one large product after the loop."""
+    seen = []
+    monkeypatch.setattr(step_loop, "Equations", lambda *args: seen.append(Equations(*args)) or seen[-1])
+    multiply = registry.lookup("mul").rule
+
+    def run(weight, rows, state):
+        def step(time, outside, now, states):
+            after = jnp.tanh(now[0] + multiply(states[0], outside))
+            return [after], [after]
+
+        frame = step_loop.Frame(jnp.arange(4) * 64, jnp.int32(3), 64, 3 * 64)
+        return step_loop.step_loop(step, frame, weight, [rows], [state])[1][0].sum()
+
+    arguments = jnp.ones((128, 128)), jnp.ones((4 * 64, 128)), jnp.ones((64, 128))
+    with kernels.allowed():
+        text = jax.jit(jax.grad(run)).lower(*arguments).as_text()
+    assert seen[0].products
+    assert "refluid_kernel" not in text
 
 
 def losses():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 
 import grpc
 import pytest
 
+from refluid.runtime.ports import HeldPorts
 from refluid.runtime.transport import LINES, SMALL, Connection, listen
 
 
@@ -30,6 +30,9 @@ class Server:
         self.may_answer.wait(20)
         return [b"<", message, b">"]
 
+    def break_off(self):
+        self._grpc.stop(None)
+
     def stop(self):
         self.may_answer.set()
         self._grpc.stop(None).wait()
@@ -37,12 +40,11 @@ class Server:
 
 @pytest.fixture
 def server():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
-    made = Server(endpoint)
+    ports = HeldPorts()
+    made = Server(ports.hold("127.0.0.1"))
     yield made
     made.stop()
+    ports.close()
 
 
 @pytest.fixture
@@ -58,6 +60,20 @@ def ask(connection, text, timeout=20.0):
     return question
 
 
+def answers(connection):
+    try:
+        return ask(connection, b"?").result() == b"<?>"
+    except grpc.RpcError:
+        return False
+
+
+def wait_for(condition):
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_one_line_is_used_again_and_again(server, connection):
     assert [ask(connection, b"%d" % i).result() for i in range(20)] == [b"<%d>" % i for i in range(20)]
     assert len(server.calls) == 1
@@ -66,7 +82,7 @@ def test_one_line_is_used_again_and_again(server, connection):
 def test_an_old_line_is_replaced(server, connection):
     assert ask(connection, b"1").result() == b"<1>"
     (idle,) = connection._idle["Echo"]
-    idle.useful_until = 0.0
+    idle._useful_until = 0.0
     assert ask(connection, b"2").result() == b"<2>"
     assert connection._idle["Echo"] != [idle]
 
@@ -133,6 +149,38 @@ def test_a_server_that_does_not_answer(server, connection):
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+def test_lines_that_broke_are_not_used_again(server, connection):
+    server.may_answer.clear()
+    questions = [ask(connection, b"%d" % i) for i in range(LINES)]
+    server.may_answer.set()
+    for question in questions:
+        question.result()
+    server.stop()
+    with pytest.raises(grpc.RpcError):  # by now it is known of all of them
+        connection.call("Echo", [b"hello"], 20.0)
+    wait_for(lambda: not any(line.is_useful for line in connection._idle["Echo"]))
+    again = Server(server.endpoint)
+    try:
+        wait_for(lambda: answers(connection))
+        assert ask(connection, b"at once").result() == b"<at once>"
+    finally:
+        again.stop()
+
+
+def test_a_line_that_breaks_tells_so(server, connection):
+    server.may_answer.clear()
+    told = threading.Event()
+    question = ask(connection, b"hello")
+    question.when_broken(told.set)
+    server.break_off()
+    assert told.wait(20)
+    with pytest.raises(grpc.RpcError):
+        question.result()
+    late = threading.Event()
+    question.when_broken(late.set)
+    assert late.is_set()
+
+
 def test_a_server_that_comes_back_at_the_same_place(server, connection):
     assert ask(connection, b"1").result() == b"<1>"
     server.stop()
@@ -141,13 +189,6 @@ def test_a_server_that_comes_back_at_the_same_place(server, connection):
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     again = Server(server.endpoint)
     try:
-        until = time.monotonic() + 20
-        while True:
-            try:
-                assert ask(connection, b"3").result() == b"<3>"
-                break
-            except grpc.RpcError:
-                assert time.monotonic() < until
-                time.sleep(0.05)
+        wait_for(lambda: answers(connection))
     finally:
         again.stop()

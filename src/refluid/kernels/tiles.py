@@ -188,6 +188,8 @@ def multiply(out, a, b):
     shift = 15 - (memory.ctypes.data // 4 + 15) % 16  # rows of a panel must not lie across lines of the cache
     panel = memory[shift : shift + DEPTH * WIDTH].reshape(DEPTH, WIDTH)
     edge = np.empty((ROWS, WIDTH), np.float32)
+    if a.shape[1] == 0:
+        out[:] = 0
     for start in range(0, a.shape[1], DEPTH):
         depth = min(DEPTH, a.shape[1] - start)
         adds = 1 if start else 0

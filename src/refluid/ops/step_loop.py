@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from refluid import kernels
 from refluid.ops.equations import Equations
 from refluid.ops.values import is_inexact
 
@@ -61,8 +62,9 @@ def step_loop(
     now = [jax.ShapeDtypeStruct((frame.width, *x.shape[1:]), x.dtype) for x in given]
     running = jax.ShapeDtypeStruct((frame.width,), bool)
     changing = [jnp.zeros((), jnp.int32), running, *now, *initial]
-    equations = Equations(turn, leaves, changing, frame.width)
-    kept = jax.eval_shape(turn, leaves, changing)[len(initial) :]
+    with kernels.allowed(False):  # products by kernels cannot be told from other operations
+        equations = Equations(turn, leaves, changing, frame.width)
+        kept = jax.eval_shape(turn, leaves, changing)[len(initial) :]
     loop = _Loop(equations, frame.width, frame.room, tuple((x.shape, x.dtype) for x in kept))
     return _run(loop, frame.starts, frame.count, equations.before(leaves), list(given), list(initial))
 
