@@ -55,8 +55,12 @@ def _machine() -> str:
 
 
 @contextmanager
-def announced(program: Program, cause: str | None) -> Iterator[None]:
-    """Counts a compilation, warns when it is an unexpected one, and tells the user when it takes long."""
+def announced(program: Program, cause: str | None, talks: bool) -> Iterator[None]:
+    """Counts a compilation, warns when it is an unexpected one, and tells the user when it takes long.
+
+    Args:
+      talks: whether part of the time may be spent waiting for other processes.
+    """
     global compilations
     enable_persistent_cache()
     compilations += 1
@@ -67,7 +71,9 @@ def announced(program: Program, cause: str | None) -> Iterator[None]:
 
     def say():
         said.set()
-        print(f"refluid: compiling a program of {ops} ops, once for these shapes ...", file=sys.stderr, flush=True)
+        waiting = ", or waiting for other processes" if talks else ""
+        text = f"refluid: compiling a program of {ops} ops, once for these shapes{waiting} ..."
+        print(text, file=sys.stderr, flush=True)
 
     timer = threading.Timer(ANNOUNCE_AFTER, say)
     timer.daemon = True
@@ -79,7 +85,8 @@ def announced(program: Program, cause: str | None) -> Iterator[None]:
         timer.cancel()
         timer.join()
         if said.is_set():
-            print(f"refluid: compiled in {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+            done = "done after" if talks else "compiled in"
+            print(f"refluid: {done} {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
 
 
 def why_again(steps: Mapping[Any, Any], key: Any) -> str | None:

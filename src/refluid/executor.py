@@ -143,7 +143,7 @@ class Executor:
         step = Step(block, names, fetches, scope, self.place, self._eager, padded)
         _check_reads(block, step, scope)
         cause = compilation.why_again(self._steps, key)
-        announced = compilation.announced(program, cause) if step.compiles else nullcontext()
+        announced = compilation.announced(program, cause, step.talks) if step.compiles else nullcontext()
         with announced, profiling.record("compile and execute"):
             try:
                 results = step(values)

@@ -209,6 +209,11 @@ class Step:
         """Whether anything of it is compiled; a server's program is nothing but an exchange."""
         return any(isinstance(piece, CompiledPiece) for piece in self.pieces)
 
+    @property
+    def talks(self) -> bool:
+        """Whether it exchanges anything with other processes, and may have to wait for them."""
+        return any(isinstance(piece, Exchange) for piece in self.pieces)
+
     def close(self) -> None:
         """Ends the conversations with other processes that this step held."""
         for piece in self.pieces:
