@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -30,9 +31,11 @@ class Talk:
         self._elsewhere: Future[Answer] | None = None
         self._question = ask()
         if isinstance(self._question, Question):
-            self._question.when_broken(self._go_on)
+            self._question.when_broken(self.go_on)
         else:
-            self._question.add_done_callback(self._go_on_unless_answered)
+            # Futures keep what they call. A talk that kept itself alive would keep the answer, which may be large.
+            me = weakref.ref(self)
+            self._question.add_done_callback(lambda question: _look_after(me(), question))
 
     def result(self) -> Answer:
         """The tensors in the answer."""
@@ -50,13 +53,15 @@ class Talk:
     def _talk(self) -> Answer:
         return self._finish(self._question, self._began)
 
-    def _go_on_unless_answered(self, question: Future[bytes]) -> None:
-        if not question.cancelled() and question.exception() is not None:
-            self._go_on()
-
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Sends again on another thread, unless somebody waits for the answer already."""
         with self._claiming:
             if not self._is_claimed:
                 self._is_claimed = True
                 with suppress(RuntimeError):  # Python is ending: when its turn comes, then
                     self._elsewhere = self._threads.submit(self._talk)
+
+
+def _look_after(talk: Talk | None, question: Future[bytes]) -> None:
+    if talk is not None and not question.cancelled() and question.exception() is not None:
+        talk.go_on()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from refluid.runtime import wire
 from refluid.runtime.modes import Mode
 from refluid.runtime.ports import HeldPorts
 from refluid.runtime.session import Job, Message, Session
+from refluid.runtime.talk import Talk
 from refluid.runtime.transport import listen
 from refluid.runtime.wire import pb
 
@@ -90,6 +92,18 @@ def test_a_push_is_sent_again_while_the_other_server_waits_for_it(job, size):
     servers, session = job(waits, breaks_off_once)
     assert set(session.push(messages(session, size))) == set(session.job.endpoints)
     assert [server.heard.count("Exchange") for server in servers] == [1, 2]
+
+
+@pytest.mark.parametrize("size", [4, 1 << 20])
+def test_nothing_of_an_exchange_waits_for_the_garbage_collector(job, size):
+    _, session = job(lambda number, context: None, lambda number, context: None)
+    gc.collect()
+    gc.disable()
+    try:
+        session.push(messages(session, size))
+        assert not [found for found in gc.get_objects() if isinstance(found, Talk)]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("size", [4, 1 << 20])
