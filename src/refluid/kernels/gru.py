@@ -12,7 +12,8 @@ from typing import Any
 import jax
 from jax import lax
 
-from refluid.kernels.calls import Kernel, argument, mode, result
+from refluid.kernels.calls import Kernel
+from refluid.kernels.frame import argument, mode, result
 from refluid.kernels.lanes import Lanes, walk
 from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 

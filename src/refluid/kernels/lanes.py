@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from refluid.kernels.calls import integers
+from refluid.kernels.frame import integers
 from refluid.kernels.products import fast
 
 _WORTH_A_THREAD = 1 << 19  # multiplications; about the time that waking a thread takes

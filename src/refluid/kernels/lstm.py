@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.kernels.calls import Kernel, argument, result
+from refluid.kernels.calls import Kernel
+from refluid.kernels.frame import argument, result
 from refluid.kernels.lanes import Lanes, walk
 from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 

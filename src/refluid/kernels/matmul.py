@@ -13,7 +13,8 @@ from typing import Any
 import jax
 from numpy.lib.stride_tricks import as_strided
 
-from refluid.kernels.calls import Kernel, argument, mode, result
+from refluid.kernels.calls import Kernel
+from refluid.kernels.frame import argument, mode, result
 from refluid.kernels.products import fast
 from refluid.kernels.tiles import ROWS, WIDTH, multiply
 

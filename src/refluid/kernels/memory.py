@@ -1,13 +1,16 @@
-"""What numba has no words for: memory and functions at an address, and counters that threads share."""
+"""What numba has no words for: memory and functions at an address, words that threads share, and the clock."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import carray, njit, types  # pyright: ignore[reportPrivateImportUsage]
 from numba.extending import intrinsic
 
+_CLOCK = np.int32(time.CLOCK_MONOTONIC)
 _WORD, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 
 
@@ -83,6 +86,28 @@ def count(context, address, amount):
     return types.int64(types.int64, types.int64), generate
 
 
+@primitive
+def read(context, address):
+    """The integer at an address, that other threads may write."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.load_atomic(builder.inttoptr(arguments[0], _WORD.as_pointer()), "seq_cst", 8)
+
+    return types.int64(types.int64), generate
+
+
+@primitive
+def replace(context, address, old, new):
+    """Puts ``new`` where ``old`` is, at an address; whether it was there."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
+        found = builder.cmpxchg(pointer, arguments[1], arguments[2], "seq_cst", "seq_cst")
+        return builder.extract_value(found, 1)
+
+    return types.boolean(*[types.int64] * 3), generate
+
+
 def _from_c(name: str, result: ir.Type, *parameters: ir.Type):
     """Code that calls a function of the C library with the arguments, as integers."""
 
@@ -117,3 +142,16 @@ def release(context, address):
 def let_others_run(context):
     """Lets the operating system run another thread."""
     return types.int32(), _from_c("sched_yield", ir.IntType(32))
+
+
+@primitive
+def _write_clock(context, clock, place):
+    return types.int32(types.int32, types.int64), _from_c("clock_gettime", ir.IntType(32), ir.IntType(32), _BYTES)
+
+
+@njit
+def read_clock(place):
+    """A time in nanoseconds; ``place`` is the address of 16 bytes to use for it."""
+    _write_clock(_CLOCK, place)
+    seconds = carray(int64_at(place), (2,))
+    return seconds[0] * 1_000_000_000 + seconds[1]

@@ -12,6 +12,8 @@ from numba import njit
 # What makes loops fast but does not take infinities and NaNs for impossible.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 fast = njit(error_model="numpy", fastmath=_FAST)
+# Sums stay as they are written: b * x + (1 - b) * y would become y + b * (x - y), which is not as exact.
+in_order = njit(error_model="numpy", fastmath=_FAST - {"reassoc"})
 inlined = njit(error_model="numpy", fastmath=_FAST, forceinline=True)
 
 ONE, HALF = np.float32(1), np.float32(0.5)

@@ -51,16 +51,16 @@ def _multiply_add(builder: Any) -> Callable[..., Any]:
 
 
 @primitive
-def _multiply_tile(context, rows, a, a_row, a_depth, panel, depth, out, out_row, adds):
-    """out = a @ panel for the first ``rows`` rows, a literal; with ``adds``, out += a @ panel.
+def _multiply_tile(context, rows, vectors, a, a_row, a_depth, panel, depth, out, out_row, adds):
+    """out = a @ panel for the first ``rows`` rows and ``vectors`` vectors; with ``adds``, out += a @ panel.
 
-    Matrices are given by the addresses of their first elements, and the distances in bytes to the next row, and to the
-    next element along the depth. A panel is WIDTH columns wide, and its rows lie together.
+    These two are literals. Matrices are given by the addresses of their first elements, and the distances in bytes to
+    the next row, and to the next element along the depth. A panel is WIDTH columns wide, and its rows lie together.
     """
-    tile_rows, vectors = range(rows.literal_value), range(VECTORS)
+    tile_rows, tile_vectors = range(rows.literal_value), range(vectors.literal_value)
 
     def generate(context, builder, signature, arguments):
-        _, a, a_row, a_depth, panel, depth, out, out_row, adds = arguments
+        _, _, a, a_row, a_depth, panel, depth, out, out_row, adds = arguments
         multiply_add = _multiply_add(builder)
         before, loop = builder.basic_block, builder.append_basic_block("depth")
         sums_done = builder.append_basic_block("sums_done")
@@ -69,18 +69,18 @@ def _multiply_tile(context, rows, a, a_row, a_depth, panel, depth, out, out_row,
 
         builder.position_at_end(loop)
         counter, factors, row = builder.phi(_WORD), builder.phi(_WORD), builder.phi(_WORD)
-        sums = [[builder.phi(_VECTOR) for _ in vectors] for _ in tile_rows]
-        columns = [_load(builder, _VECTOR, builder.add(row, _WORD(v * _VECTOR_SIZE))) for v in vectors]
+        sums = [[builder.phi(_VECTOR) for _ in tile_vectors] for _ in tile_rows]
+        columns = [_load(builder, _VECTOR, builder.add(row, _WORD(v * _VECTOR_SIZE))) for v in tile_vectors]
         new_sums = []
         for i in tile_rows:
             factor = _broadcast(builder, _load(builder, _FLOAT, builder.add(factors, starts[i])))
-            new_sums.append([multiply_add(factor, columns[v], sums[i][v]) for v in vectors])
+            new_sums.append([multiply_add(factor, columns[v], sums[i][v]) for v in tile_vectors])
         steps = [(counter, _WORD(0), _WORD(1)), (factors, a, a_depth), (row, panel, _WORD(VECTORS * _VECTOR_SIZE))]
         for value, first, step in steps:
             value.add_incoming(first, before)
             value.add_incoming(builder.add(value, step), loop)
         for i in tile_rows:
-            for v in vectors:
+            for v in tile_vectors:
                 sums[i][v].add_incoming(ir.Constant(_VECTOR, [0.0] * LANES), before)
                 sums[i][v].add_incoming(new_sums[i][v], loop)
         counted = counter.incomings[1][0]
@@ -88,20 +88,23 @@ def _multiply_tile(context, rows, a, a_row, a_depth, panel, depth, out, out_row,
 
         builder.position_at_end(sums_done)
         places = [
-            [builder.add(builder.add(out, builder.mul(out_row, _WORD(i))), _WORD(v * _VECTOR_SIZE)) for v in vectors]
+            [
+                builder.add(builder.add(out, builder.mul(out_row, _WORD(i))), _WORD(v * _VECTOR_SIZE))
+                for v in tile_vectors
+            ]
             for i in tile_rows
         ]
         with builder.if_else(builder.trunc(adds, ir.IntType(1))) as (then, otherwise):
             for branch, is_added in ((then, True), (otherwise, False)):
                 with branch:
                     for i in tile_rows:
-                        for v in vectors:
+                        for v in tile_vectors:
                             value, place = new_sums[i][v], places[i][v]
                             value = builder.fadd(_load(builder, _VECTOR, place), value) if is_added else value
                             _store(builder, value, place)
         return context.get_dummy_value()
 
-    return types.void(rows, *[types.int64] * 8), generate
+    return types.void(rows, vectors, *[types.int64] * 8), generate
 
 
 @primitive
@@ -142,20 +145,27 @@ def _transpose(context, source, source_row, target, target_row):
     return types.void(*[types.int64] * 4), generate
 
 
-@fast
-def _multiply_rows(rows, a, a_row, a_depth, panel, depth, out, out_row, adds):
+def _multiply_rows(vectors: int) -> Any:
     """`_multiply_tile` for any number of rows up to ROWS; code for fewer sizes is compiled in less time."""
-    if rows == ROWS:
-        _multiply_tile(ROWS, a, a_row, a_depth, panel, depth, out, out_row, adds)
-        return
-    if rows & 4:
-        _multiply_tile(4, a, a_row, a_depth, panel, depth, out, out_row, adds)
-    i = rows & 4
-    if rows & 2:
-        _multiply_tile(2, a + i * a_row, a_row, a_depth, panel, depth, out + i * out_row, out_row, adds)
-    i = rows & 6
-    if rows & 1:
-        _multiply_tile(1, a + i * a_row, a_row, a_depth, panel, depth, out + i * out_row, out_row, adds)
+
+    @fast
+    def multiply_rows(rows, a, a_row, a_depth, panel, depth, out, out_row, adds):
+        if rows == ROWS:
+            _multiply_tile(ROWS, vectors, a, a_row, a_depth, panel, depth, out, out_row, adds)
+            return
+        if rows & 4:
+            _multiply_tile(4, vectors, a, a_row, a_depth, panel, depth, out, out_row, adds)
+        i = rows & 4
+        if rows & 2:
+            _multiply_tile(2, vectors, a + i * a_row, a_row, a_depth, panel, depth, out + i * out_row, out_row, adds)
+        i = rows & 6
+        if rows & 1:
+            _multiply_tile(1, vectors, a + i * a_row, a_row, a_depth, panel, depth, out + i * out_row, out_row, adds)
+
+    return multiply_rows
+
+
+_multiply_wide, _multiply_narrow = _multiply_rows(VECTORS), _multiply_rows(1)
 
 
 @fast
@@ -202,12 +212,14 @@ def multiply(out, a, b):
                 here = panel.ctypes.data
                 if columns == WIDTH:
                     place = out.ctypes.data + top * out.strides[0] + 4 * left
-                    _multiply_rows(rows, factors, a.strides[0], a.strides[1], here, depth, place, out.strides[0], adds)
+                    _multiply_wide(rows, factors, a.strides[0], a.strides[1], here, depth, place, out.strides[0], adds)
+                    continue
+                place = edge.ctypes.data
+                if columns > LANES:
+                    _multiply_wide(rows, factors, a.strides[0], a.strides[1], here, depth, place, 4 * WIDTH, 0)
                 else:
-                    _multiply_rows(
-                        rows, factors, a.strides[0], a.strides[1], here, depth, edge.ctypes.data, 4 * WIDTH, 0
-                    )
-                    for i in range(rows):
-                        for j in range(columns):
-                            before = out[top + i, left + j] if adds else np.float32(0)
-                            out[top + i, left + j] = before + edge[i, j]
+                    _multiply_narrow(rows, factors, a.strides[0], a.strides[1], here, depth, place, 4 * WIDTH, 0)
+                for i in range(rows):
+                    for j in range(columns):
+                        before = out[top + i, left + j] if adds else np.float32(0)
+                        out[top + i, left + j] = before + edge[i, j]

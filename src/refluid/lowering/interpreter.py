@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 from zlib import crc32
@@ -39,6 +40,10 @@ from refluid.ops.values import plain
 Environment = dict[str, Any]
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass
 class Context:
     """What a run of operators needs besides values."""
@@ -48,6 +53,7 @@ class Context:
     report: Callable[[Operator, Check, Any], None] | None = None
     host: Callable[[Operator], Any] | None = None  # what a host op may use besides its inputs
     padded: bool = False  # whether sequences may carry rows of padding
+    in_place: Callable[[], bool] = _never  # whether the state as it was is not needed any more
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
 
 
@@ -59,6 +65,11 @@ class Schedule:
     forward_of: dict[int, int]  # id(gradient operator) -> id(the forward operator whose pullback it uses)
     folded: frozenset[int] = frozenset()  # operators that are evaluated while tracing
     stopped: frozenset[str] = frozenset()  # variables through which no gradient flows when the whole is differentiated
+
+    @cached_property
+    def groups(self) -> list[list[Operator]]:
+        """The operators as they run; see `groups_together`."""
+        return groups_together(self.ops)
 
     @classmethod
     def of(cls, ops: Sequence[Operator], folded: frozenset[int] = frozenset()) -> Schedule:
@@ -112,24 +123,85 @@ def _identity(type: str, inputs: dict, outputs: dict, definition: Any) -> Any:
 def run(schedule: Schedule, env: Environment, context: Context) -> None:
     """Runs every operator of the schedule on ``env``."""
     shared = frozenset(schedule.forward_of.values())
-    for op in schedule.ops:
-        try:
-            with collecting(lambda check, values, op=op: context.report and context.report(op, check, values)):
-                if id(op) in schedule.folded:
-                    with jax.ensure_compile_time_eval():
-                        outputs = _evaluate(op, env, context, None, False)
-                else:
-                    pullback = context.pullbacks.get(schedule.forward_of.get(id(op), 0))
-                    outputs = _evaluate(op, env, context, pullback, id(op) in shared)
-        except (OpError, UnknownOpError, PaddingError):
-            raise
-        except Exception as error:
-            raise explain(op, env, error) from error
-        for slot, names in op.outputs.items():
-            for name, value in zip(names, outputs.get(slot, ()), strict=False):
-                if name != EMPTY and value is not None:
-                    stopped = name in schedule.stopped and id(op) not in schedule.folded
-                    env[name] = jax.lax.stop_gradient(value) if stopped else value
+    for group in schedule.groups:
+        together = group[0].definition.together is not None and context.in_place()
+        done = _run_together(group, env) if together else ()
+        for op in group:
+            if op not in done:
+                _run_one(op, schedule, env, context, id(op) in shared)
+
+
+def _run_one(op: Operator, schedule: Schedule, env: Environment, context: Context, shared: bool) -> None:
+    try:
+        with collecting(lambda check, values: context.report and context.report(op, check, values)):
+            if id(op) in schedule.folded:
+                with jax.ensure_compile_time_eval():
+                    outputs = _evaluate(op, env, context, None, False)
+            else:
+                pullback = context.pullbacks.get(schedule.forward_of.get(id(op), 0))
+                outputs = _evaluate(op, env, context, pullback, shared)
+    except (OpError, UnknownOpError, PaddingError):
+        raise
+    except Exception as error:
+        raise explain(op, env, error) from error
+    stopped = schedule.stopped if id(op) not in schedule.folded else frozenset()
+    _write(op, outputs, env, stopped)
+
+
+def _write(
+    op: Operator, outputs: dict[str, list[Any]], env: Environment, stopped: frozenset[str] = frozenset()
+) -> None:
+    for slot, names in op.outputs.items():
+        for name, value in zip(names, outputs.get(slot, ()), strict=False):
+            if name != EMPTY and value is not None:
+                env[name] = jax.lax.stop_gradient(value) if name in stopped else value
+
+
+def groups_together(ops: Sequence[Operator]) -> list[list[Operator]]:
+    """The operators in order, with those in one list that can be run by one call of ``together``.
+
+    They wait for each other as long as no operator between them has to do with what they read and write.
+    """
+    groups: list[list[Operator]] = []
+    waiting: list[Operator] = []
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for op in ops:
+        waits = op.definition.together is not None
+        depends = not writes.isdisjoint([*op.input_arg_names, *op.output_arg_names])
+        overwrites = not reads.isdisjoint(op.output_arg_names)
+        if waiting and (depends or overwrites or (waits and not _alike(op, waiting[0]))):
+            groups.append(waiting)
+            waiting, reads, writes = [], set(), set()
+        if waits:
+            waiting.append(op)
+            reads.update(op.input_arg_names)
+            writes.update(op.output_arg_names)
+        else:
+            groups.append([op])
+    return [*groups, waiting] if waiting else groups
+
+
+def _alike(op: Operator, other: Operator) -> bool:
+    definition = op.definition
+    return other.definition is definition and definition.known_attrs(op.attrs) == definition.known_attrs(other.attrs)
+
+
+def _run_together(ops: Sequence[Operator], env: Environment) -> list[Operator]:
+    """Runs operators at once where there is a way; gives those that have been run."""
+    arguments = [{slot: [env.get(name) for name in names] for slot, names in op.inputs.items()} for op in ops]
+    if any(map(has_ragged, arguments)):
+        return []
+    try:
+        outputs = ops[0].definition.call_together(arguments, ops[0].attrs)
+    except Exception as error:
+        raise explain(ops[0], env, error) from error
+    done = []
+    for op, each in zip(ops, outputs, strict=True):
+        if each is not None:
+            _write(op, each, env)
+            done.append(op)
+    return done
 
 
 def _evaluate(
@@ -207,7 +279,7 @@ class BlockRunner:
         key = None if self.context.key is None else fold_in(self.context.key, turn)
         # On the host, rules that run blocks have taken padding off.
         padded = self.context.padded and not self.on_host
-        context = replace(self.context, key=key, report=self._report, pullbacks={}, padded=padded)
+        context = replace(self.context, key=key, report=self._report, pullbacks={}, padded=padded, in_place=_never)
         run(Schedule.of_inner(block), env, context)
         return env
 
@@ -238,7 +310,7 @@ class BlockRunner:
                 self._report(op, check, values)
 
         report = collect if turn is not None else self.context.report
-        context = replace(self.context, key=key, report=report, pullbacks={}, padded=True)
+        context = replace(self.context, key=key, report=report, pullbacks={}, padded=True, in_place=_never)
         try:
             run(replace(Schedule.of_inner(block), ops=tuple(ops)), env, context)
         except PaddingError as error:

@@ -148,12 +148,17 @@ class CompiledPiece:
         return written, flags
 
     def _context(self, words: Any) -> Context:
-        if words is None:
-            return Context(report=self.checks.report, padded=self._padded)
-        words = jnp.asarray(words)
-        key = jax.random.wrap_key_data(words)
-        seed_key = jax.random.wrap_key_data(words.at[1].set(0)) if self._seeded else key
-        return Context(key=key, seed_key=seed_key, report=self.checks.report, padded=self._padded)
+        context = Context(report=self.checks.report, padded=self._padded, in_place=self._updates_in_place)
+        if words is not None:
+            words = jnp.asarray(words)
+            context.key = context.seed_key = jax.random.wrap_key_data(words)
+            if self._seeded:
+                context.seed_key = jax.random.wrap_key_data(words.at[1].set(0))
+        return context
+
+    def _updates_in_place(self) -> bool:
+        """Whether the step, as far as it is traced, will not have to leave the state as it was."""
+        return not (self.checks.computed if self._in_step is None else self._in_step)
 
 
 class Step:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from refluid import kernels
 from refluid.ops.optimizer import norm, shrink
 from refluid.ops.registry import op
 from refluid.ops.touched import Touched, dense_gradient, like, single
+from refluid.ops.values import SelectedRows
+
+_KERNEL_FROM = 1 << 14  # elements; below, the kernel is not worth loading
 
 
 @op("adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None)
@@ -35,11 +39,34 @@ def proximal_adagrad(param, moment, grad, learning_rate, *, l1=0.0, l2=0.0):
     return shrink(param - rate * grad / jnp.sqrt(moment), rate, l1, l2), moment
 
 
+def _adam_in_one_pass(updates, *, beta1=0.9, beta2=0.999, epsilon=1e-8, lazy_mode=False):
+    """By a kernel, for dense parameters that are worth it in all."""
+    suits = [_suits_kernel(*update) for update in updates]
+    suited = [update[:7] for update, fits in zip(updates, suits, strict=True) if fits]
+    kernel = kernels.find("adam") if sum(param.size for param, *_ in suited) >= _KERNEL_FROM else None
+    if kernel is None:
+        return [None] * len(updates)
+    results = iter(kernel.adam(suited, beta1, beta2, epsilon))
+    return [next(results) if fits else None for fits in suits]
+
+
+def _suits_kernel(param, grad, rate, moment1, moment2, power1, power2, beta1_tensor, beta2_tensor):
+    if isinstance(grad, SelectedRows) or beta1_tensor is not None or beta2_tensor is not None:
+        return False
+    tables, numbers = (param, grad, moment1, moment2), (rate, power1, power2)
+    return (
+        all(x is not None and x.dtype == jnp.float32 for x in (*tables, *numbers))
+        and all(x.shape == param.shape and x.ndim for x in tables)
+        and all(x.shape == (1,) for x in numbers)
+    )
+
+
 @op(
     "adam",
     inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Beta1Tensor? Beta2Tensor?",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     grad=None,
+    together=_adam_in_one_pass,
 )
 def adam(
     param,

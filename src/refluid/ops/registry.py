@@ -14,7 +14,7 @@ optional one (the rule sees None when it is not connected)::
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,7 @@ class OpDef:
     lod: str | None = "share"
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
+    together: Callable[..., list[Any]] | None = None
     forward: OpDef | None = None  # set on derived gradient ops only
 
     @property
@@ -96,9 +97,19 @@ class OpDef:
 
     def call(self, arguments: dict[str, list[Any]], attrs: dict[str, Any], **services: Any) -> dict[str, list[Any]]:
         """Runs the rule on slot -> values and returns slot -> values."""
-        positional = [_argument(slot, arguments.get(slot.name)) for slot in self.inputs]
-        results = self.rule(*positional, **self.known_attrs(attrs), **services)
+        results = self.rule(*self._positional(arguments), **self.known_attrs(attrs), **services)
         return self.bind_results(results)
+
+    def call_together(
+        self, arguments: Sequence[dict[str, list[Any]]], attrs: dict[str, Any]
+    ) -> list[dict[str, list[Any]] | None]:
+        """Runs several operators at once: for each what `call` would give, or None if it has to be called."""
+        assert self.together is not None
+        results = self.together([self._positional(each) for each in arguments], **self.known_attrs(attrs))
+        return [None if result is None else self.bind_results(result) for result in results]
+
+    def _positional(self, arguments: dict[str, list[Any]]) -> list[Any]:
+        return [_argument(slot, arguments.get(slot.name)) for slot in self.inputs]
 
     def bind_results(self, results: Any) -> dict[str, list[Any]]:
         """Names the rule's return values by output slot; None leaves a slot unwritten."""
@@ -135,6 +146,7 @@ def op(
     lod: str | None = "share",
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
+    together: Callable[..., list[Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated function as the definition of op ``type``.
 
@@ -162,6 +174,9 @@ def op(
         function of the attributes and the arguments that tells (see `rows`). Rules with lod="aware" take padding as it
         comes, unless they have such a function.
       sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
+      together: a faster way for operators that have the same attributes and do not depend on each other. Called with a
+        list of the positional arguments of each, and the attributes; returns for each what the rule would, or None
+        where the rule has to be called. It may update state in place.
     """
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,6 +200,7 @@ def op(
                 lod=lod,
                 row_wise=row_wise,
                 sparse_outputs=sparse_outputs,
+                together=together,
             )
         )
         return rule
