@@ -148,6 +148,10 @@ def _run_one(op: Operator, schedule: Schedule, env: Environment, context: Contex
     _write(op, outputs, env, stopped)
 
 
+def _arguments(op: Operator, env: Environment) -> dict[str, list[Any]]:
+    return {slot: [env.get(name) for name in names] for slot, names in op.inputs.items()}
+
+
 def _write(
     op: Operator, outputs: dict[str, list[Any]], env: Environment, stopped: frozenset[str] = frozenset()
 ) -> None:
@@ -189,7 +193,7 @@ def _alike(op: Operator, other: Operator) -> bool:
 
 def _run_together(ops: Sequence[Operator], env: Environment) -> list[Operator]:
     """Runs operators at once where there is a way; gives those that have been run."""
-    arguments = [{slot: [env.get(name) for name in names] for slot, names in op.inputs.items()} for op in ops]
+    arguments = [_arguments(op, env) for op in ops]
     if any(map(has_ragged, arguments)):
         return []
     try:
@@ -207,7 +211,7 @@ def _run_together(ops: Sequence[Operator], env: Environment) -> list[Operator]:
 def _evaluate(
     op: Operator, env: Environment, context: Context, pullback: Pullback | None, shared: bool
 ) -> dict[str, list[Any]]:
-    arguments = {slot: [env.get(name) for name in names] for slot, names in op.inputs.items()}
+    arguments = _arguments(op, env)
     definition = op.definition
     if not has_ragged(arguments):
         return _call(op, definition, arguments, context, pullback, shared)
