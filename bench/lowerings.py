@@ -7,7 +7,7 @@
     taskset -c 0 python bench/lowerings.py ... on one core, which the tables in ops/conv.py are from
 
 Candidates take turns in one process and the smallest CPU time of several rounds counts, because machines are noisy;
-compare only within a row. A star marks what `refluid.ops.conv.choose` takes. Times are milliseconds of CPU time.
+compare only within a row. A star marks what `refluid.ops.nn.conv.choose` takes. Times are milliseconds of CPU time.
 """
 
 import os
@@ -22,7 +22,8 @@ from jax import lax
 from refluid import backend
 from refluid.lowering.layout import channels_last
 from refluid.lowering.staging import Staging, aligned
-from refluid.ops import conv, pool
+from refluid.ops.nn import conv
+from refluid.ops.nn import pool
 
 RNG = np.random.RandomState(0)
 # batch, space (height and width, or all three dims), channels, filters, kernel, stride, pad, groups

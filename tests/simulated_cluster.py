@@ -12,7 +12,7 @@ import numpy as np
 import paddle.fluid as fluid
 from refluid.ir import OpRole, Program
 from refluid.ir.slices import slices_of
-from refluid.ops.values import SelectedRows
+from refluid.ops.core.values import SelectedRows
 from refluid.scope import Scope
 from refluid.transpiler.slices import join
 

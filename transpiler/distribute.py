@@ -134,7 +134,9 @@ class DistributeTranspiler:
             )
         if wait_port and not self._servers_listen:
             # The runtime is above this room, and loaded only where processes are waited for.
-            import_module("refluid.runtime.waiting").wait_for_ports(self._trainer_id, self.placement.endpoints)
+            import_module("refluid.runtime.transport.port_wait").wait_for_ports(
+                self._trainer_id, self.placement.endpoints
+            )
             self._servers_listen = True
         return self._trainer
 

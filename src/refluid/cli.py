@@ -10,7 +10,7 @@ from importlib import import_module
 
 from refluid import __version__
 
-_MODELS, _JOBS = "refluid.inference.commands", "refluid.runtime.commands"
+_MODELS, _JOBS = "refluid.inference.commands", "refluid.runtime.launch.commands"
 _COMMANDS = {
     "inspect": (_MODELS, "shows feeds, fetches, operators and parameters of a saved model"),
     "convert": (_MODELS, "writes a saved model in another form"),

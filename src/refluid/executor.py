@@ -26,7 +26,7 @@ from refluid.lowering.buckets import Buckets
 from refluid.lowering.plan import talks
 from refluid.lowering.ragged import PaddingError
 from refluid.lowering.step import Step
-from refluid.ops.values import to_dense
+from refluid.ops.core.values import to_dense
 from refluid.places import CPUPlace, Place
 from refluid.scope import Scope, global_scope
 

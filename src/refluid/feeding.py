@@ -15,7 +15,7 @@ from refluid.ir.program import Program
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import as_numpy
 from refluid.lowering.buckets import Buckets
-from refluid.ops.values import Ragged
+from refluid.ops.core.values import Ragged
 from refluid.tensors import LoDTensor
 
 

@@ -13,9 +13,9 @@ from refluid.errors import FetchError
 from refluid.ir.block import Block
 from refluid.ir.variable import Variable, name_of
 from refluid.lowering.buckets import to_tensor
-from refluid.ops.stacked import Stacked
-from refluid.ops.steps import Steps, as_list
-from refluid.ops.values import Ragged, SelectedRows
+from refluid.ops.control.stacked import Stacked
+from refluid.ops.core.values import Ragged, SelectedRows
+from refluid.ops.sequence.steps import Steps, as_list
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor
 

@@ -13,7 +13,7 @@ from refluid.ir.program import Program
 from refluid.ir.variable import name_of
 from refluid.lowering.interpreter import Context, run
 from refluid.lowering.plan import Where, make_plan
-from refluid.ops.values import Ragged
+from refluid.ops.core.values import Ragged
 from refluid.scope import Scope, global_scope
 from refluid.tensors import to_device
 
@@ -30,7 +30,7 @@ def to_jax(
 
     It can be jitted, differentiated with respect to the state or the feeds, vmapped and exported. A program with
     random ops takes ``key=``, a jax.random key. 64-bit values need jax.enable_x64 around the call. Sequences are given
-    and returned as `refluid.ops.values.Ragged`.
+    and returned as `refluid.ops.core.values.Ragged`.
 
     Args:
       program: a program without host ops.

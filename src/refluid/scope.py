@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from refluid.ops.values import SelectedRows
+from refluid.ops.core.values import SelectedRows
 from refluid.tensors import LoDTensor, LoDTensorArray, SelectedRowsTensor, to_device
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from refluid import backend
 from refluid.ir.vartype import VarType, as_dtype
-from refluid.ops.values import SelectedRows
+from refluid.ops.core.values import SelectedRows
 
 
 def to_device(value: Any, device: Any = None) -> jax.Array:

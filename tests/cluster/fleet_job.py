@@ -15,7 +15,7 @@ import numpy as np
 import paddle.fluid as fluid
 from paddle.fluid.incubate.fleet.base.role_maker import Role, UserDefinedRoleMaker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import DistributedTranspiler, StrategyFactory
-from refluid.runtime import session as sessions
+from refluid.runtime.trainer import session as sessions
 
 WORKERS, STEPS = 2, 6
 

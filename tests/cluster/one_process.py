@@ -10,7 +10,7 @@ import numpy as np
 
 import paddle.fluid as fluid
 from cluster.jobs import free_endpoints
-from refluid.runtime import session
+from refluid.runtime.trainer import session
 
 ROWS = 40
 

@@ -18,7 +18,7 @@ import numpy as np
 import paddle
 import paddle.fluid as fluid
 from paddle.fluid.incubate.fleet.base.role_maker import Role, UserDefinedRoleMaker
-from refluid.runtime import session as sessions
+from refluid.runtime.trainer import session as sessions
 
 SNIPPETS = Path(__file__).parents[1] / "end_to_end/snippets/distributed"
 TRAINERS = 2

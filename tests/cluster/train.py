@@ -148,7 +148,7 @@ def run(case, role, number):
 def staleness():
     """How far an async trainer was ahead of its parameters at worst, and how far it might have been."""
     try:
-        from refluid.runtime import session as sessions
+        from refluid.runtime.trainer import session as sessions
     except ImportError:  # real Fluid runs this file too, when its losses are recorded
         return {}
     session = sessions.current()

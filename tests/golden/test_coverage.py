@@ -11,20 +11,20 @@ import jax
 import refluid.ops  # noqa: F401 - registers every op
 from golden.case import Case, Lod
 from golden.test_parity import FAMILIES, recording
-from refluid.ops import registry
+from refluid.ops.core import registry
 
 # Ops that real Fluid cannot answer for, and the test that does.
 TESTED_ELSEWHERE = {
-    "cudnn_lstm": "tests/ops/test_recurrence.py",  # real Fluid has it on GPUs only
-    "dgc": "tests/ops/test_optimizer_rules.py",  # real Fluid has it on GPUs only
-    "load": "tests/ops/test_files.py",  # files, not values
-    "load_combine": "tests/ops/test_files.py",
-    "merge_lod_tensor_infer": "tests/ops/test_row_split.py",  # real Fluid writes it into inference programs only
+    "cudnn_lstm": "tests/ops/sequence/test_recurrence.py",  # real Fluid has it on GPUs only
+    "dgc": "tests/ops/optimizer/test_optimizer_rules.py",  # real Fluid has it on GPUs only
+    "load": "tests/ops/host/test_files.py",  # files, not values
+    "load_combine": "tests/ops/host/test_files.py",
+    "merge_lod_tensor_infer": "tests/ops/control/test_row_split.py",  # in inference programs only
     "recompute_barrier": "tests/ir/test_backward.py",  # refluid's own
-    "save": "tests/ops/test_files.py",
-    "save_combine": "tests/ops/test_files.py",
-    "shuffle_batch": "tests/ops/test_random.py",  # its gradient: the order is random
-    "sync_batch_norm": "tests/ops/test_norm.py",  # real Fluid has it on GPUs only
+    "save": "tests/ops/host/test_files.py",
+    "save_combine": "tests/ops/host/test_files.py",
+    "shuffle_batch": "tests/ops/tensor/test_random.py",  # its gradient: the order is random
+    "sync_batch_norm": "tests/ops/nn/test_norm.py",  # real Fluid has it on GPUs only
     # Part of an exchange with other processes.
     "checkpoint_notify": "tests/transpiler/test_ops.py",
     "distributed_lookup_table": "tests/transpiler/test_ops.py",

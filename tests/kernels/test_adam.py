@@ -11,8 +11,8 @@ import paddle.fluid as fluid
 from refluid import kernels
 from refluid.errors import OutOfRangeError
 from refluid.kernels import adam as kernel
-from refluid.ops import optimizer_adaptive
-from refluid.ops.registry import lookup
+from refluid.ops.core.registry import lookup
+from refluid.ops.optimizer import adaptive as optimizer_adaptive
 
 SHAPES = ((1,), (15,), (16, 1), (33, 70), (5, 3, 3, 2), (200, 200))
 BETA1, BETA2, EPSILON = 0.8, 0.99, 1e-6

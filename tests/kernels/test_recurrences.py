@@ -1,4 +1,4 @@
-"""Kernels agree with the loops of `refluid.ops.recurrence`, however their work is shared."""
+"""Kernels agree with the loops of `refluid.ops.sequence.recurrence`, however their work is shared."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from refluid import kernels
 from refluid.kernels import lanes
-from refluid.ops import registry
-from refluid.ops.values import Ragged
+from refluid.ops.core import registry
+from refluid.ops.core.values import Ragged
 
 LENGTHS = ([3, 1, 0, 7, 2, 2, 19], [0, 0], [5] * 13, [80, 1])
 

@@ -7,7 +7,7 @@ import numpy as np
 import paddle.fluid as fluid
 from refluid.lowering.interpreter import pair_gradients
 from refluid.lowering.plan import Where, make_plan
-from refluid.ops.folding import reads_and_writes
+from refluid.ops.control.folding import reads_and_writes
 
 
 def block():

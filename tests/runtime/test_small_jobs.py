@@ -12,10 +12,12 @@ from cluster.jobs import free_endpoints
 from cluster.one_process import Role, servers
 from refluid import flags
 from refluid.errors import OutOfRangeError, ServerBusyError, ServerError, ServersMissingError
-from refluid.runtime import session, waiting, wire
-from refluid.runtime.session import STEP, Message
-from refluid.runtime.transport import Connection
-from refluid.runtime.wire import pb
+from refluid.runtime.trainer import session
+from refluid.runtime.trainer.session import STEP, Message
+from refluid.runtime.transport import port_wait as waiting
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.connection import Connection
+from refluid.runtime.transport.wire import pb
 
 
 @pytest.fixture
@@ -226,7 +228,7 @@ def test_servers_write_their_variables_when_notified(tmp_path):
 
 
 def test_large_tensors_travel_in_chunks(monkeypatch):
-    from refluid.runtime import transport
+    from refluid.runtime.transport import connection as transport
 
     monkeypatch.setattr(transport, "LARGE", 64)
     monkeypatch.setattr(transport, "CHUNK", 48)

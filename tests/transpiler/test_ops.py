@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from refluid.ops import registry
-from refluid.ops.values import SelectedRows
+from refluid.ops.core import registry
+from refluid.ops.core.values import SelectedRows
 
 EXCHANGED = (
     "checkpoint_notify distributed_lookup_table fake_init fetch_barrier listen_and_serv recv send send_barrier "

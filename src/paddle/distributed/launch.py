@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from paddle.distributed.arguments import add_shared, each_name, print_configuration, run
-from refluid.runtime.launcher import Launcher
-from refluid.runtime.local_job import free_endpoints, hold_given, script_command
-from refluid.runtime.placement import Member, Placement, split_endpoint
-from refluid.runtime.ports import HeldPorts
+from refluid.runtime.launch.environment import Member, Placement, split_endpoint
+from refluid.runtime.launch.launcher import Launcher
+from refluid.runtime.launch.local_job import free_endpoints, hold_given, script_command
+from refluid.runtime.launch.ports import HeldPorts
 
 _STARTED_PORT = 6070
 

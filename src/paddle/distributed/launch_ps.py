@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddle.distributed.arguments import add_shared, each_name, print_configuration, run
-from refluid.runtime.launcher import Launcher
-from refluid.runtime.local_job import LOOPBACK, free_endpoints, hold_given, script_command
-from refluid.runtime.placement import Placement, split_endpoint, spread
-from refluid.runtime.ports import HeldPorts
+from refluid.runtime.launch.environment import Placement, split_endpoint, spread
+from refluid.runtime.launch.launcher import Launcher
+from refluid.runtime.launch.local_job import LOOPBACK, free_endpoints, hold_given, script_command
+from refluid.runtime.launch.ports import HeldPorts
 
 _START_PORT = 6170
 _TRAINER_PORTS = 1000  # above the servers': trainers of several nodes need ports that all nodes know

@@ -67,6 +67,6 @@ class Communicator:
 
 def _communicators() -> Iterator[Any]:
     """Those of this process. A program that has not run yet has none, and the runtime may not even be loaded."""
-    runtime = sys.modules.get("refluid.runtime.session")
+    runtime = sys.modules.get("refluid.runtime.trainer.session")
     session = runtime.current() if runtime is not None else None
     return iter(()) if session is None else iter(session.communicators)

@@ -19,7 +19,7 @@ from paddle.fluid.inference import (
 )
 from refluid.errors import EnforceNotMet, EOFException
 from refluid.ir.vartype import VarType
-from refluid.ops.registry import is_known
+from refluid.ops.core.registry import is_known
 from refluid.places import CPUPlace, CUDAPinnedPlace, CUDAPlace, cuda_device_count, is_compiled_with_cuda
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, LoDTensorArray

@@ -92,9 +92,9 @@ def _save(
 
 def _scope_to_save(program: Any, chosen: list[Variable], complete: bool = False) -> tuple[Scope, list[Variable]]:
     """On a trainer with parameter servers, the variables come from these; the runtime is loaded only then."""
-    if "refluid.runtime.session" not in sys.modules:
+    if "refluid.runtime.trainer.session" not in sys.modules:
         return global_scope(), chosen
-    from refluid.runtime.gather import scope_to_save
+    from refluid.runtime.trainer.gather import scope_to_save
 
     return scope_to_save(_program(program), global_scope(), chosen, complete)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from refluid.executor import Executor
 from refluid.ir import Program
-from refluid.ops.registry import lookup
+from refluid.ops.core.registry import lookup
 
 __all__ = ["Operator"]
 

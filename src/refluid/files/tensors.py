@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from refluid.files.raw import left, read_aligned
 from refluid.ir.protobuf import pb
-from refluid.ops.dtypes import fluid_dtype, numpy_dtype
+from refluid.ops.core.dtypes import fluid_dtype, numpy_dtype
 from refluid.tensors import LoDTensor, SelectedRowsTensor, own
 
 _MAX_LEVELS = 64

@@ -16,7 +16,7 @@ import numpy as np
 from refluid.errors import FeedError
 from refluid.ir import Variable, as_numpy
 from refluid.lowering.buckets import extended, to_tensor
-from refluid.ops.values import Ragged
+from refluid.ops.core.values import Ragged
 from refluid.tensors import LoDTensor
 
 

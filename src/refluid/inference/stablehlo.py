@@ -26,7 +26,7 @@ from refluid.inference.inspection import table
 from refluid.inference.models import InferenceModel, arguments_by_name, open_model
 from refluid.ir import as_numpy
 from refluid.jax_function import to_jax
-from refluid.ops.values import Ragged
+from refluid.ops.core.values import Ragged
 
 EXPORTED = "model.jax_export"
 TEXT = "model.mlir"

@@ -16,8 +16,8 @@ from refluid.ir.recompute import RecomputedSegments
 from refluid.ir.roles import OP_ROLE, OP_ROLE_VAR, OpRole
 from refluid.ir.variable import Parameter, Variable, name_of
 from refluid.ir.vartype import VarType
-from refluid.ops import registry
-from refluid.ops.registry import BOUNDARY, EMPTY, GRAD_SUFFIX
+from refluid.ops.core import registry
+from refluid.ops.core.registry import BOUNDARY, EMPTY, GRAD_SUFFIX
 
 _FLOATING = (VarType.FP16, VarType.FP32, VarType.FP64, VarType.BF16)
 

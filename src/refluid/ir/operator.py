@@ -12,8 +12,8 @@ from refluid.ir.roles import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR
 from refluid.ir.source import SourceLine
 from refluid.ir.variable import Variable, name_of
 from refluid.ir.vartype import VarType, as_dtype, as_numpy
-from refluid.ops import registry
-from refluid.ops.infer import Described, ShapeDtype, infer_outputs
+from refluid.ops.core import registry
+from refluid.ops.core.infer import Described, ShapeDtype, infer_outputs
 
 if TYPE_CHECKING:
     from refluid.ir.block import Block

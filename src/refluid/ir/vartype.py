@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refluid.ops.dtypes import fluid_dtype, numpy_dtype
+from refluid.ops.core.dtypes import fluid_dtype, numpy_dtype
 
 
 class VarType(IntEnum):

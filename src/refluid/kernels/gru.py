@@ -150,7 +150,7 @@ def gru(
     """Hidden states as packed rows.
 
     Args:
-      sequences: what cuts the rows (`refluid.ops.values.Ragged`).
+      sequences: what cuts the rows (`refluid.ops.core.values.Ragged`).
       rows: what each step adds to the products of matrices and hidden state.
       h0: the hidden state before the first step, a row per sequence.
       origin_mode: the update gate is the share of the old state instead of the new one.

@@ -37,7 +37,7 @@ class Lanes:
 
     @classmethod
     def of(cls, sequences: Any, is_reverse: bool) -> Lanes:
-        """The lanes of packed sequences (`refluid.ops.values.Ragged`)."""
+        """The lanes of packed sequences (`refluid.ops.core.values.Ragged`)."""
         # Wrong offsets of the program's own making are reported after the step; they must not lead out of memory.
         offsets = lax.cummax(jnp.clip(sequences.offsets[-1], 0, sequences.shape[0]))
         lengths = offsets[1:] - offsets[:-1]

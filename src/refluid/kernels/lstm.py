@@ -137,7 +137,7 @@ def lstm(sequences: Any, is_reverse: bool, rows: Any, weight: Any, peepholes: An
     """Hidden states and cells as packed rows; no gradient comes in through the cells.
 
     Args:
-      sequences: what cuts the rows (`refluid.ops.values.Ragged`).
+      sequences: what cuts the rows (`refluid.ops.core.values.Ragged`).
       rows: what each step adds to the product of weight and hidden state.
       peepholes: the factors of the cell in input, forget and output gate, or no rows.
       h0, c0: the state before the first step, a row per sequence.

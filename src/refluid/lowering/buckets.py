@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from refluid.ops.values import Ragged
+from refluid.ops.core.values import Ragged
 from refluid.tensors import LoDTensor
 
 Need = tuple[str, str]  # a feed, and what of it has a size: "rows", "longest" or "sequences" and a level

@@ -21,8 +21,8 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from refluid.errors import OpError, OutOfRangeError
 from refluid.ir.operator import Operator
 from refluid.ir.vartype import as_numpy
-from refluid.ops.checks import Check, RangeCheck, Requirement
-from refluid.ops.values import plain
+from refluid.ops.core.checks import Check, RangeCheck, Requirement
+from refluid.ops.core.values import plain
 
 # Ops that only move values around: a check on their output is a check on their input. So is a cast between integers.
 _MOVES = frozenset(

@@ -30,12 +30,12 @@ from refluid.lowering.ragged import (
     with_padding,
     without_padding,
 )
-from refluid.ops.checks import Check, Requirement, collecting
-from refluid.ops.folding import foldable_operators, known_around
-from refluid.ops.grad import Pullback, forward_with_pullback
-from refluid.ops.noise import fold_in
-from refluid.ops.registry import BOUNDARY, OpDef
-from refluid.ops.values import plain
+from refluid.ops.control.folding import foldable_operators, known_around
+from refluid.ops.core.checks import Check, Requirement, collecting
+from refluid.ops.core.gradients import Pullback, forward_with_pullback
+from refluid.ops.core.noise import fold_in
+from refluid.ops.core.registry import BOUNDARY, OpDef
+from refluid.ops.core.values import plain
 
 Environment = dict[str, Any]
 

@@ -11,7 +11,7 @@ from refluid.ir.operator import Operator
 from refluid.ir.prune import needed_operators
 from refluid.ir.roles import OP_ROLE, OpRole
 from refluid.lowering.interpreter import Schedule, pair_gradients
-from refluid.ops.folding import (
+from refluid.ops.control.folding import (
     foldable_operators,
     host_operators,
     known_before,
@@ -19,7 +19,7 @@ from refluid.ops.folding import (
     static_reads,
     writers_behind,
 )
-from refluid.ops.registry import BOUNDARY
+from refluid.ops.core.registry import BOUNDARY
 
 
 class Where(Enum):

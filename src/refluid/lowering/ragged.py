@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from refluid.ir.operator import Operator
-from refluid.ops.registry import GRAD_SUFFIX, OpDef
-from refluid.ops.values import Ragged, SelectedRows, plain
+from refluid.ops.core.registry import GRAD_SUFFIX, OpDef
+from refluid.ops.core.values import Ragged, SelectedRows, plain
 
 Arguments = dict[str, list[Any]]
 

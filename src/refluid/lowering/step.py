@@ -27,7 +27,7 @@ from refluid.lowering.layout import channels_last
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Shifted, Staging, unstaged
 from refluid.lowering.value_files import read_values, write_values
-from refluid.ops.values import SelectedRows
+from refluid.ops.core.values import SelectedRows
 from refluid.scope import Scope
 
 _LARGE_MATRIX = 1 << 19  # elements

@@ -14,7 +14,7 @@ from refluid.files.writing import atomic_write
 from refluid.ir.operator import Operator
 from refluid.ir.vartype import VarType
 from refluid.lowering.buckets import to_tensor
-from refluid.ops.values import Ragged, SelectedRows
+from refluid.ops.core.values import Ragged, SelectedRows
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor
 

@@ -1,4 +1,4 @@
-"""Print and py_func layers: values and gradients. What they print is in tests/ops/test_host.py."""
+"""Print and py_func layers: values and gradients. What they print is in tests/ops/host/test_python_calls.py."""
 
 import numpy as np
 

@@ -5,8 +5,7 @@ import importlib
 import pkgutil
 from typing import Any
 
-# All modules first, then their names: some layers are called like a module (shape, dropout), and the layer wins.
-_MODULES = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+_MODULES = [importlib.import_module(found.name) for found in pkgutil.walk_packages(__path__, f"{__name__}.")]
 for _module in _MODULES:
     globals().update({name: getattr(_module, name) for name in getattr(_module, "__all__", ())})
 

@@ -5,7 +5,7 @@ Here layers are sorted by topic; every one of them is found through this path to
 
 from typing import Any
 
-from paddle.fluid.layers.single_op import find_layer
+from paddle.fluid.layers._topics.building.single_op import find_layer
 
 __all__: list[str] = []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from paddle.fluid.layers.subscript import subscript
+from paddle.fluid.layers._topics.tensor.subscript import subscript
 from refluid.ir import Block, Variable, VarType, as_dtype, unique_name
 
 __all__ = ["monkey_patch_variable"]

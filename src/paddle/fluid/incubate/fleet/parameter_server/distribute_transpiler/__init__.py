@@ -90,7 +90,7 @@ class DistributedTranspiler(Fleet):
 
     def _session(self) -> Any:
         """This worker's line to the servers; gRPC is loaded with it."""
-        modes, session = import_module("refluid.runtime.modes"), import_module("refluid.runtime.session")
+        modes, session = import_module("refluid.runtime.modes"), import_module("refluid.runtime.trainer.session")
         endpoints = tuple(self.role_maker.get_pserver_endpoints())
         job = session.Job(self.worker_index(), self.worker_num(), endpoints, modes.Mode(self._mode_of_job()))
         return session.session_of(job)

@@ -1,0 +1,1 @@
+"""Launchers: the processes of a job on one machine."""

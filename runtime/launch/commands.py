@@ -1,0 +1,79 @@
+"""The commands ``refluid launch`` and ``refluid status``, for distributed jobs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from importlib import import_module
+from pathlib import Path
+
+from refluid.runtime.launch.environment import split_endpoint
+from refluid.runtime.launch.launcher import Launcher
+from refluid.runtime.launch.local_job import free_job, script_command
+from refluid.runtime.launch.ports import HeldPorts
+
+_SERVERS = "PADDLE_PSERVERS_IP_PORT_LIST"
+
+
+def _add_launch(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--servers", type=_count, default=2, metavar="N", help="parameter servers (default 2)")
+    command.add_argument("--trainers", type=_count, default=2, metavar="N", help="trainers (default 2)")
+    command.add_argument("--log_dir", "--log-dir", default="logs", help="the folder for one log per process (logs)")
+    command.add_argument("--quiet", action="store_true", help="write the processes' lines to their logs only")
+    command.add_argument(
+        "--grace", type=float, default=10.0, metavar="SECONDS", help="given to whoever is told to stop (default 10)"
+    )
+    command.add_argument(
+        "--metrics_port", "--metrics-port", type=int, metavar="PORT", help="/metrics from this port on; 0: free ports"
+    )
+    command.add_argument("script", help="the script that every process runs")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="what follows goes to the script")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a number of processes, not {text}")
+    return int(text)
+
+
+def _launch(chosen: argparse.Namespace) -> int:
+    if not chosen.trainers:
+        raise ValueError("a job needs trainers")
+    ports = HeldPorts()
+    command = script_command(chosen.script, chosen.arguments)
+    return Launcher(
+        free_job(chosen.servers, chosen.trainers, ports),
+        command,
+        log_dir=Path(chosen.log_dir),
+        quiet=chosen.quiet,
+        grace=chosen.grace,
+        metrics_port=chosen.metrics_port,
+        ports=ports,
+    ).run()
+
+
+def _add_status(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "endpoints",
+        nargs="*",
+        metavar="ENDPOINTS",
+        help=f"the servers, such as 10.0.0.1:6174,10.0.0.2:6174; by default those of {_SERVERS}",
+    )
+    command.add_argument("--once", action="store_true", help="ask once; exit code 1 if a server does not answer")
+    command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between looks (default 1)")
+    command.add_argument("--json", action="store_true", help="what the servers say, as lines of JSON")
+
+
+def _status(chosen: argparse.Namespace) -> int:
+    text = ",".join(chosen.endpoints) or os.environ.get(_SERVERS, "")
+    endpoints = [endpoint.strip() for endpoint in text.split(",") if endpoint.strip()]
+    if not endpoints:
+        raise ValueError(f"name the servers, such as 127.0.0.1:6174, or set {_SERVERS}")
+    for endpoint in endpoints:
+        split_endpoint(endpoint)
+    status = import_module("refluid.runtime.observe.status")  # and gRPC with it
+    draw = status.as_json if chosen.json else status.as_tables
+    return status.watch(endpoints, draw, once=chosen.once, interval=chosen.interval)
+
+
+COMMANDS = {"launch": (_add_launch, _launch), "status": (_add_status, _status)}

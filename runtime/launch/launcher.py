@@ -1,0 +1,209 @@
+"""Starts the processes of a job on this machine and stays with them: logs, a status line, the first failure, the end.
+
+One thread, one loop: it wakes up for output of a child, for the end of one, and for Ctrl-C. Trainers decide when a job
+is over; servers are given time to finish by themselves, and are told to after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from refluid.runtime.launch.environment import VARIABLES, Member, Placement
+from refluid.runtime.launch.ports import HeldPorts
+from refluid.runtime.launch.processes import Child, describe_end
+from refluid.runtime.launch.screen import Screen
+
+_TICK = 0.2  # seconds between looks at the clock when nothing happens
+
+
+@dataclass
+class Launcher:
+    """Runs ``command`` once for each of ``members``, with the environment the job gives it.
+
+    Args:
+        placement: who takes part, here and elsewhere.
+        command: the program and its arguments.
+        members: those to start on this machine; by default all.
+        log_dir: the folder for one log per process, or None for none.
+        quiet: do not repeat the processes' lines.
+        grace: seconds that servers have to finish after the last trainer, and anyone after being told to stop.
+        metrics_port: the first of as many ports, one for each process's /metrics.
+    """
+
+    placement: Placement
+    command: Sequence[str]
+    members: Sequence[Member] = ()
+    log_dir: Path | None = None
+    quiet: bool = False
+    grace: float = 10.0
+    metrics_port: int | None = None
+    ports: HeldPorts = field(default_factory=HeldPorts)
+
+    def run(self) -> int:
+        """Starts all, waits for the end, and returns the exit code: 0, the first failure's, or 128 + a signal's."""
+        self._screen = Screen(sys.stdout, sys.stderr)
+        self._children: list[Child] = []
+        self._signal: int | None = None
+        with _Signals(self._on_signal) as woken, selectors.DefaultSelector() as selector:
+            selector.register(woken, selectors.EVENT_READ)
+            try:
+                self._start()
+                for child in self._children:
+                    selector.register(child, selectors.EVENT_READ, child)
+                return self._watch(selector)
+            finally:
+                self._finish(selector)
+
+    def _start(self) -> None:
+        self.ports.release_for_children()
+        if self.log_dir is not None:
+            self.log_dir.mkdir(parents=True, exist_ok=True)
+        for place, member in enumerate(self.members or self.placement.members()):
+            log = self.log_dir / member.log_name if self.log_dir is not None else None
+            self._children.append(Child(member, self.command, self._environment(member, place), log))
+        where = f", logs in {self.log_dir}{os.sep}" if self.log_dir is not None else ""
+        self._screen.say(f"started {_counted(self._children)}{where}")
+
+    def _environment(self, member: Member, place: int) -> Mapping[str, str]:
+        environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+        environment |= self.placement.environment(member)
+        environment["PYTHONUNBUFFERED"] = "1"
+        if self.metrics_port is not None:
+            environment["REFLUID_METRICS_PORT"] = str(self.metrics_port + place if self.metrics_port else 0)
+        return environment
+
+    def _watch(self, selector: selectors.BaseSelector) -> int:
+        begin = time.monotonic()
+        trainers = [child for child in self._children if child.member.role == "trainer"]
+        over: float | None = None  # when the last trainer ended
+        while True:
+            self._wait(selector)
+            self._screen.status(_progress(self._children, time.monotonic() - begin))
+            if self._signal is not None:
+                return self._interrupted()
+            failed = next((child for child in self._children if child.code()), None)
+            if failed is not None:
+                return self._failed(failed, time.monotonic() - begin)
+            running = [child for child in self._children if child.code() is None]
+            if not running:
+                return 0
+            if over is None and trainers and not any(child in running for child in trainers):
+                over = time.monotonic()
+            if over is not None and time.monotonic() - over >= self.grace:
+                names = ", ".join(str(child.member) for child in running)
+                self._screen.say(f"stopping {names}: still running {self.grace:g} s after the last trainer ended")
+                return 0
+
+    def _wait(self, selector: selectors.BaseSelector) -> None:
+        for key, _ in selector.select(_TICK):
+            child = key.data
+            if child is None:
+                _drain(key.fileobj)
+                continue
+            self._show_output(child)
+            if not child.output_open:
+                selector.unregister(child)
+
+    def _show_output(self, child: Child) -> None:
+        child.read_output(lambda line: None if self.quiet else self._screen.line(child.member, line))
+
+    def _failed(self, failed: Child, seconds: float) -> int:
+        self._show_output(failed)
+        code = failed.code()
+        assert code is not None
+        where = f" ({failed.log_path})" if failed.log_path is not None else ""
+        self._screen.say(f"{failed.member} {describe_end(code)} after {seconds:.0f} s; its last lines{where}:")
+        for line in failed.last_lines or ["(it wrote nothing)"]:
+            self._screen.say(f"  {line}")
+        return code
+
+    def _interrupted(self) -> int:
+        assert self._signal is not None
+        self._screen.say(f"{signal.Signals(self._signal).name}: stopping {_counted(self._running())}")
+        return 128 + self._signal
+
+    def _running(self) -> list[Child]:
+        return [child for child in self._children if child.code() is None]
+
+    def _finish(self, selector: selectors.BaseSelector) -> None:
+        """Nobody is left behind: asks, waits, and then insists. A second Ctrl-C insists at once."""
+        seen, self._signal = self._signal, None
+        for child in self._running():
+            child.signal(signal.SIGTERM)
+        end = time.monotonic() + self.grace
+        while self._running() and time.monotonic() < end and self._signal is None:
+            self._wait(selector)
+        for child in self._running():
+            self._screen.say(f"{child.member} does not stop; it is killed")
+        for child in self._children:
+            child.end()
+            self._show_output(child)
+            child.close()
+        self._signal = seen
+        self.ports.close()
+        self._screen.close()
+
+    def _on_signal(self, number: int) -> None:
+        self._signal = number
+
+
+class _Signals:
+    """While entered, signals that end a program are told to ``note``; they and the ends of children wake a socket."""
+
+    _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self, note: Callable[[int], None]) -> None:
+        self._note = note
+
+    def __enter__(self) -> socket.socket:
+        self._awake, self._bell = socket.socketpair()
+        for end in (self._awake, self._bell):
+            end.setblocking(False)
+        self._before = {number: signal.signal(number, self._handle) for number in (*self._ENDING, signal.SIGCHLD)}
+        self._bell_before = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+        return self._awake
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._bell_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._awake.close()
+        self._bell.close()
+
+    def _handle(self, number: int, _: object) -> None:
+        if number in self._ENDING:
+            self._note(number)
+
+
+def _drain(woken: object) -> None:
+    """Takes the bytes that woke us; the signals they stand for are noted already."""
+    assert isinstance(woken, socket.socket)
+    with contextlib.suppress(BlockingIOError):
+        woken.recv(4096)
+
+
+def _counted(children: Sequence[Child]) -> str:
+    counts = {role: sum(child.member.role == role for child in children) for role in ("server", "trainer")}
+    return " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items() if count) or "nothing"
+
+
+def _progress(children: Sequence[Child], seconds: float) -> str:
+    parts = []
+    for role in ("server", "trainer"):
+        codes = [child.code() for child in children if child.member.role == role]
+        if codes:
+            done = sum(code == 0 for code in codes)
+            parts.append(f"{role}s {sum(code is None for code in codes)} running, {done} done")
+    last = next((child for child in reversed(children) if child.last_lines), None)
+    minutes, rest = divmod(int(seconds), 60)
+    parts.insert(0, f"{minutes:d}:{rest:02d}")
+    return " | ".join(parts) + (f" | {last.member}: {last.last_lines[-1]}" if last is not None else "")

@@ -1,0 +1,1 @@
+"""What runs in a parameter server: membership, rounds, the shard and its updates."""

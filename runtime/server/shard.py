@@ -1,0 +1,238 @@
+"""The state of one server: variables in a scope, and the update that training applies to them.
+
+All optimize blocks of the server's program, the learning-rate block before them, become one program and so one compiled
+function: an update is one call. The operators are those that would have run on a trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from refluid.files.variables import save_variables
+from refluid.ir.block import Block
+from refluid.ir.operator import Operator
+from refluid.ir.program import Program
+from refluid.ir.slices import SLICES, Slice
+from refluid.ir.variable import Variable
+from refluid.ir.vartype import VarType, as_numpy
+from refluid.lowering.staging import Shifted
+from refluid.lowering.step import Step
+from refluid.ops.control.folding import reads_and_writes
+from refluid.ops.core.values import SelectedRows
+from refluid.runtime.transport.wire import Rows, Value
+from refluid.scope import Scope
+
+TRAINER_ID = "@TRAINER_ID@"  # what dc_asgd chooses a trainer's own copy of the parameters by
+
+
+class Shard:
+    """The variables of one server."""
+
+    def __init__(self, listen: Operator, scope: Scope, place: Any):
+        self._program = listen.block.program
+        self._listen = listen
+        self._scope, self._place = scope, place
+        self._updates: dict[int, _Update] = {}
+        self._sizes: dict[str, int] = {}
+        blocks: list[Block] = listen.attr("optimize_blocks")
+        lr_index = listen.attrs.get("lr_decay_block_id", -1)
+        self._lr_block = self._program.block(lr_index) if lr_index >= 0 else None
+        self._blocks = [block for block in blocks if block is not self._lr_block]
+        self._trainers = listen.attr("Fanin")
+        # In sync mode a gradient has one variable per trainer, which the block adds up first.
+        self._per_trainer = any(name.endswith(".trainer_0") for name in listen.input("X"))
+        self.pushable = {_without_trainer(name): self._variable(name) for name in listen.input("X")}
+        self._schedule: Step | None = None
+        self.slices: list[str] = list(listen.attrs.get(SLICES, ()))
+        self._copies = _copies_per_trainer(self._blocks)
+
+    # What is here
+
+    def _variable(self, name: str) -> Variable:
+        found = next((b.vars[name] for b in self._program.blocks if name in b.vars), None)
+        if found is None:
+            raise KeyError(f"the server's program has no variable {name}")
+        return found
+
+    def knows(self, name: str) -> bool:
+        """Whether a variable of that name has a value here."""
+        held = self._scope.find_var(name)
+        return held is not None and held.value is not None
+
+    def describe(self, name: str) -> tuple[str, tuple[int, ...], bool]:
+        """dtype, shape and whether it comes as rows, of what may be pushed or pulled."""
+        variable = self.pushable.get(name) or self._variable(name)
+        return as_numpy(variable.dtype).name, tuple(variable.shape), variable.type == VarType.SELECTED_ROWS
+
+    def read(self, names: Iterable[str]) -> list[np.ndarray]:
+        """Values as they are now; views that stay as they are when the variable is updated."""
+        return [np.asarray(self._held(name)) for name in names]
+
+    def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
+        """Some rows of a table."""
+        table = np.asarray(self._held(name))
+        if ids.size and (ids.min() < 0 or ids.max() >= table.shape[0]):
+            bad = ids[(ids < 0) | (ids >= table.shape[0])][0]
+            raise IndexError(f"row {bad} of {name} was asked for, which has {table.shape[0]} rows here")
+        return table[ids]
+
+    def write(self, name: str, value: np.ndarray) -> None:
+        """Overwrites a variable."""
+        held = self._held(name)
+        if held.shape != value.shape or held.dtype != value.dtype:
+            raise ValueError(
+                f"{name} is {held.dtype}{list(held.shape)} here, {value.dtype}{list(value.shape)} was written"
+            )
+        self._scope.var(name).get_tensor().value = jax.device_put(np.array(value), self._place.device())
+
+    def _held(self, name: str) -> Any:
+        held = self._scope.find_var(name)
+        if held is None or held.value is None:
+            raise KeyError(f"variable {name} has no value here; was the server's startup program run?")
+        return held.value
+
+    # Updates
+
+    def update(
+        self, pushes: Sequence[Mapping[str, Value]], trainer: int | None = None, schedule_steps: int = 1
+    ) -> None:
+        """Applies one update: the pushes of all trainers of a round, or of one trainer on its own.
+
+        ``schedule_steps`` is how many steps the learning rate takes before; in a round it takes one, within the update.
+        """
+        update = self._updates.get(len(pushes))
+        if update is None:
+            update = self._updates[len(pushes)] = self._make_update(len(pushes))
+        for _ in range(0 if self._per_trainer else schedule_steps):
+            self._advance_schedule(update)
+        values = [
+            np.array([trainer], np.int64) if name == TRAINER_ID else self._fed(name, pushes, position)
+            for name, position in update.feeds
+        ]
+        with jax.enable_x64(True):
+            update.step(values)
+
+    def _fed(self, name: str, pushes: Sequence[Mapping[str, Value]], position: int) -> Any:
+        value = pushes[position][name]
+        if not isinstance(value, Rows):
+            return Shifted.of(value)
+        height = self.pushable[name].shape[0]
+        size = self._bucket(name, max(len(push[name].rows) for push in pushes))  # pyright: ignore[reportAttributeAccessIssue]
+        rows = np.full(size, height, np.int64)
+        rows[: len(value.rows)] = value.rows
+        values = np.zeros((size, *value.values.shape[1:]), value.values.dtype)
+        values[: len(value.rows)] = value.values
+        return SelectedRows(rows, values, height)
+
+    def _bucket(self, name: str, count: int) -> int:
+        """A number of rows that is compiled already if it can be: every other one would compile the update again."""
+        size = self._sizes.get(name, 0)
+        if not size // 4 <= count <= size:
+            size = self._sizes[name] = round_up(count + count // 8)
+        return size
+
+    def _make_update(self, pushes: int) -> _Update:
+        blocks = self._blocks if self._lr_block is None or not self._per_trainer else [self._lr_block, *self._blocks]
+        program = _as_one_block(self._program, blocks)
+        main = program.global_block()
+        for op, following in zip(main.ops, [*main.ops[1:], None], strict=True):
+            _take_pushes(op, following, pushes, self._trainers)
+        reads, _ = reads_and_writes(main.ops)
+        feeds: list[tuple[str, int]] = []
+        names: list[str] = []
+        for name in reads:
+            plain = _without_trainer(name)
+            if plain in self.pushable or name == TRAINER_ID:
+                names.append(name)
+                feeds.append((plain, _trainer_of(name)))
+        state = set(reads) - set(names)
+        for variable in main.vars.values():
+            variable.persistable = variable.name in state
+        return _Update(Step(main, names, (), self._scope, self._place), feeds, frozenset(state))
+
+    def _advance_schedule(self, update: _Update) -> None:
+        if self._lr_block is None:
+            return
+        if self._schedule is None:
+            program = _as_one_block(self._program, [self._lr_block])
+            main = program.global_block()
+            reads, _ = reads_and_writes(main.ops)
+            for variable in main.vars.values():
+                variable.persistable = variable.name in update.state or variable.name in reads
+            self._schedule = Step(main, (), (), self._scope, self._place)
+        with jax.enable_x64(True):
+            self._schedule(())
+
+    def remember_pulled(self, trainer: int) -> None:
+        """dc_asgd: keeps the parameters as this trainer has just received them."""
+        for parameter, copies in self._copies.items():
+            self._scope.var(copies[trainer]).get_tensor().value = jax.device_put(np.array(self._held(parameter)))
+
+    def save(self, folder: str) -> None:
+        """Writes every variable of this server into a folder, a file each."""
+        variables = [self._variable(Slice.parse(text).name) for text in self.slices]
+        save_variables(self._scope, variables, folder)
+
+
+class _Update:
+    """A compiled update and what it is fed."""
+
+    def __init__(self, step: Step, feeds: Sequence[tuple[str, int]], state: frozenset[str]):
+        self.step, self.feeds, self.state = step, feeds, state
+
+
+def _as_one_block(program: Program, blocks: Sequence[Block]) -> Program:
+    """A copy of a server's program whose main block holds the operators of ``blocks``, one after the other."""
+    copy = program.clone()
+    main = copy.global_block()
+    main.ops = []
+    for original in blocks:
+        block = copy.block(original.idx)
+        for variable in list(block.vars.values()):
+            variable.copy_to(main)
+        for op in block.ops:
+            op.block = main
+            main.ops.append(op)
+    copy.changed()
+    return copy
+
+
+def _take_pushes(op: Operator, following: Operator | None, pushes: int, trainers: int) -> None:
+    """The operators that average over all trainers average over those that pushed."""
+    names = op.input("X") if op.type == "sum" else []
+    if pushes == trainers or not names or not names[0].endswith(".trainer_0"):
+        return
+    op.inputs["X"] = names[:pushes]
+    assert following is not None and following.type == "scale", "a sum over trainers is followed by its scale"
+    following.attrs["scale"] = 1.0 / pushes
+
+
+def _copies_per_trainer(blocks: Sequence[Block]) -> dict[str, list[str]]:
+    """dc_asgd: a parameter -> its copies, one per trainer."""
+    found = {}
+    for block in blocks:
+        for op in block.ops:
+            if op.type == "ref_by_trainer_id":
+                found[op.input("X")[0].removesuffix(".trainer_0_bak")] = op.input("X")
+    return found
+
+
+def _without_trainer(name: str) -> str:
+    return name.rpartition(".trainer_")[0] or name
+
+
+def _trainer_of(name: str) -> int:
+    _, found, number = name.rpartition(".trainer_")
+    return int(number) if found else 0
+
+
+def round_up(count: int) -> int:
+    """The next of 64, 96, 128, 192, 256, ..."""
+    size = 64
+    while size < count:
+        size *= 2
+    return size * 3 // 4 if size * 3 // 4 >= max(count, 64) else size

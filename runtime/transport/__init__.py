@@ -1,0 +1,1 @@
+"""gRPC transport: messages as bytes, connections, requests."""

@@ -1,0 +1,131 @@
+"""Messages as bytes: a protobuf header, then raw tensors. See protocol.proto for the layout.
+
+Encoding gives a list of buffers, so that tensors are copied once, when the buffers are joined; decoding gives views
+into the received bytes. A large tensor is part of a view that begins where XLA can read it in place, and whose size
+does not depend on where the message lies; see `refluid.lowering.staging.Shifted`. That is what the bytes after the
+last tensor are for.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from refluid.lowering.staging import ALIGNMENT, COPIED_AT_ONCE, phase_of
+from refluid.runtime.transport import protocol_pb2
+
+pb: Any = protocol_pb2  # generated: its names exist at run time only
+
+PROTOCOL = 2
+# What decoding the bytes of a stranger may raise.
+BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
+_LENGTH = struct.Struct("<I")
+_PADDING = bytes(ALIGNMENT)
+_INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Selected rows on their way: row numbers and the values of each."""
+
+    rows: np.ndarray
+    values: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes + self.values.nbytes
+
+
+Value = np.ndarray | Rows
+
+
+def dense(value: Value) -> np.ndarray:
+    """A value that must not be rows."""
+    assert isinstance(value, np.ndarray)
+    return value
+
+
+@cache
+def _name_of(dtype: np.dtype) -> str:
+    return dtype.name  # NumPy puts it together anew every time
+
+
+def describe(name: str, value: Value) -> Any:
+    """The header of one tensor."""
+    sparse = isinstance(value, Rows)
+    array = value.values if isinstance(value, Rows) else value
+    return pb.Tensor(name=name, dtype=_name_of(array.dtype), dims=array.shape, sparse=sparse)
+
+
+def encode(header: Any, values: Iterable[Value] = ()) -> list[Any]:
+    """The buffers of a message; ``values`` in the order in which the header describes them."""
+    head = header.SerializeToString()
+    buffers: list[Any] = [_LENGTH.pack(len(head)), head]
+    place = _LENGTH.size + len(head)
+    for array in _arrays(values):
+        gap = -place % ALIGNMENT
+        if gap:
+            buffers.append(_PADDING[:gap])
+        buffers.append(_bytes_of(array))
+        place += gap + array.nbytes
+    if len(buffers) > 2:
+        buffers.append(_PADDING)
+    return buffers
+
+
+def decode(kind: Any, message: Any) -> Any:
+    """The header of a message."""
+    view = memoryview(message)
+    (length,) = _LENGTH.unpack_from(view)
+    return kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
+
+
+def tensors(headers: Sequence[Any], message: Any) -> dict[str, Value]:
+    """The tensors in a message by name, as its header describes them; they share its memory."""
+    found: dict[str, Value] = {}
+    (length,) = _LENGTH.unpack_from(message)
+    place = _LENGTH.size + length
+    phase = phase_of(np.frombuffer(message, np.uint8))
+
+    def take(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        nonlocal place
+        place += -place % ALIGNMENT
+        count, before, room = math.prod(shape), 0, 0
+        if count * dtype.itemsize >= COPIED_AT_ONCE and phase % dtype.itemsize == 0:
+            before, room = phase // dtype.itemsize, ALIGNMENT // dtype.itemsize
+        around = np.frombuffer(message, dtype, count + room, place - before * dtype.itemsize)
+        place += count * dtype.itemsize
+        return around[before : before + count].reshape(shape)
+
+    for header in headers:
+        dims = tuple(header.dims)
+        rows = take(_INT64, dims[:1]) if header.sparse else None
+        values = take(np.dtype(header.dtype), dims)
+        found[header.name] = values if rows is None else Rows(rows, values)
+    return found
+
+
+def _arrays(values: Iterable[Value]) -> Iterable[np.ndarray]:
+    for value in values:
+        if isinstance(value, Rows):
+            yield value.rows
+            yield value.values
+        else:
+            yield value
+
+
+def _bytes_of(array: np.ndarray) -> Any:
+    if array.nbytes == 0:
+        return b""
+    array = np.ascontiguousarray(array)
+    try:
+        return memoryview(array).cast("B")  # pyright: ignore[reportArgumentType]
+    except (ValueError, TypeError, BufferError):  # types the buffer protocol has no letter for, such as bfloat16
+        return array.view(np.uint8).reshape(-1).data

@@ -1,0 +1,1 @@
+"""Layers by topic. Fluid's own module paths (``layers.nn``, ``layers.tensor``, ...) find them by name."""

@@ -1,0 +1,1 @@
+"""What layers share; no layers."""

@@ -1,0 +1,53 @@
+"""Integers that a layer passes on to its op, some of which may be variables: shapes, axes, bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paddle.fluid.data_feeder import check_type
+from paddle.fluid.layer_helper import LayerHelper
+from refluid.ir import Variable
+
+__all__: list[str] = []
+
+Integers = Variable | Sequence[int | Variable]
+
+
+def pass_integers(
+    helper: LayerHelper, what: str, values: Integers, slot: str, list_slot: str, unknown: int = -1
+) -> tuple[dict[str, Any], list[int] | None]:
+    """The inputs that carry ``values`` and the attribute that says what is known of them.
+
+    Args:
+      what: the layer's argument, for error messages.
+      slot: where one variable with all the integers goes; there is no attribute then.
+      list_slot: where a list goes that has variables in it; every integer in it becomes a variable as well.
+      unknown: stands for a variable in the attribute.
+    """
+    check_type(values, what, (Variable, list, tuple), helper.layer_type)
+    if isinstance(values, Variable):
+        values.stop_gradient = True
+        return {slot: [values]}, None
+    attr = [unknown if isinstance(value, Variable) else whole(helper, what, value) for value in values]
+    if not any(isinstance(value, Variable) for value in values):
+        return {}, attr
+    return {list_slot: [_as_variable(helper, value) for value in values]}, attr
+
+
+def whole(helper: LayerHelper, what: str, value: Any) -> int:
+    """``value``, which must be an integer."""
+    check_type(value, what, (int, np.integer), helper.layer_type)
+    return int(value)
+
+
+def _as_variable(helper: LayerHelper, value: int | Variable) -> Variable:
+    from paddle.fluid.layers._topics.tensor.create import fill_constant
+
+    if isinstance(value, Variable):
+        value.stop_gradient = True
+        return value
+    out = helper.create_variable_for_type_inference("int32")
+    return fill_constant([1], "int32", value, force_cpu=True, out=out)

@@ -1,0 +1,1 @@
+"""Layers for control flow, tensor arrays and decoding."""

@@ -1,0 +1,228 @@
+"""Decoding step by step on dense tensors: decoders, beam search among them, and the loop that runs one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from paddle.fluid import layers
+from paddle.fluid.framework import default_main_program
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.blocks import flatten, map_structure
+from paddle.fluid.layers._topics.nn.rnn_cells import swap_batch_and_time
+from refluid.ir import Variable, VarType, unique_name
+
+__all__: list[str] = []
+
+_IMPOSSIBLE = 1e9  # a logarithm of a chance of nothing, but a number to calculate with
+
+
+class Decoder:
+    """What `dynamic_decode` runs."""
+
+    def initialize(self, inits):
+        """Gives the inputs and states of the first step, and which rows are finished before it."""
+        raise NotImplementedError("a Decoder must have a method `initialize`")
+
+    def step(self, time, inputs, states, **kwargs):
+        """Gives outputs, next states, next inputs, and which rows are finished then."""
+        raise NotImplementedError("a Decoder must have a method `step`")
+
+    def finalize(self, outputs, final_states, sequence_lengths):
+        """Gives the outputs of all steps, stacked, and the last states another form."""
+        raise NotImplementedError("this Decoder has no method `finalize`")
+
+
+class BeamSearchDecoder(Decoder):
+    """Searches with a cell for the sentences of highest probability.
+
+    Args:
+      cell: an RNNCell; the layers in it see ``beam_size`` rows for each one of the batch.
+      start_token, end_token: the words that begin and end a sentence.
+      beam_size: how many sentences each row of the batch keeps.
+      embedding_fn: makes inputs of the cell of words; by default the words themselves are.
+      output_fn: makes a score for every word of the cell's outputs.
+    """
+
+    OutputWrapper = namedtuple("OutputWrapper", ("scores", "predicted_ids", "parent_ids"))
+    StateWrapper = namedtuple("StateWrapper", ("cell_states", "log_probs", "finished", "lengths"))
+
+    def __init__(self, cell, start_token, end_token, beam_size, embedding_fn=None, output_fn=None):
+        self.cell = cell
+        self.embedding_fn, self.output_fn = embedding_fn, output_fn
+        self.start_token, self.end_token = start_token, end_token
+        self.beam_size = beam_size
+
+    @staticmethod
+    def tile_beam_merge_with_batch(x, beam_size) -> Variable:
+        """Every row ``beam_size`` times, one after the other: what cells see of tensors from outside the search."""
+        x = layers.unsqueeze(x, [1])
+        x = layers.expand(x, [1, beam_size, *[1] * (len(x.shape) - 2)])
+        return layers.reshape(x, shape=[-1, *x.shape[2:]])
+
+    def _split_batch_beams(self, x: Variable) -> Variable:
+        return layers.reshape(x, shape=[-1, self.beam_size, *x.shape[1:]])
+
+    def _merge_batch_beams(self, x: Variable) -> Variable:
+        return layers.reshape(x, shape=[-1, *x.shape[2:]])
+
+    def _expand_to_beam_size(self, x: Variable) -> Variable:
+        x = layers.unsqueeze(x, [1])
+        return layers.expand(x, [1, self.beam_size, *[1] * (len(x.shape) - 2)])
+
+    def initialize(self, initial_cell_states):
+        """The start of the search: one sentence for each row, of which all but one cannot win."""
+        state = flatten(initial_cell_states)[0]
+        self.batch_size = layers.shape(state)[0]
+        self.start_token_tensor = layers.fill_constant([1], "int64", self.start_token)
+        self.end_token_tensor = layers.fill_constant([1], "int64", self.end_token)
+        cell_states = map_structure(self._expand_to_beam_size, initial_cell_states)
+        words = self._expand_to_beam_size(layers.expand(self.start_token_tensor, [self.batch_size]))
+        first = np.array([[0.0] + [-_IMPOSSIBLE] * (self.beam_size - 1)], "float32")
+        log_probs = layers.expand(layers.assign(first), [self.batch_size, 1])
+        finished = layers.fill_constant_batch_size_like(
+            state, shape=[-1, self.beam_size], dtype="bool", value=False, force_cpu=True
+        )
+        lengths = layers.zeros_like(words)
+        inputs = self.embedding_fn(words) if self.embedding_fn else words
+        return inputs, self.StateWrapper(cell_states, log_probs, finished, lengths), finished
+
+    def step(self, time, inputs, states, **kwargs):
+        """One more word for each sentence that is among the best then."""
+        inputs = map_structure(self._merge_batch_beams, inputs)
+        cell_states = map_structure(self._merge_batch_beams, states.cell_states)
+        outputs, after = self.cell(inputs, cell_states, **kwargs)
+        outputs = map_structure(self._split_batch_beams, outputs)
+        after = map_structure(self._split_batch_beams, after)
+        scores = self.output_fn(outputs) if self.output_fn is not None else outputs
+        chosen, next_states = self._beam_search_step(time, scores, after, states)
+        words = chosen.predicted_ids
+        next_inputs = self.embedding_fn(words) if self.embedding_fn else words
+        return chosen, next_states, next_inputs, next_states.finished
+
+    def _beam_search_step(self, time: Variable, logits: Variable, next_cell_states: Any, beam_state: Any) -> Any:
+        count = logits.shape[-1]
+        all_words = layers.fill_constant([1], "int64", count)
+        only_end = np.full(count, -_IMPOSSIBLE, "float32")
+        only_end[self.end_token] = 0
+        only_end = layers.assign(only_end)
+        chances = layers.log(layers.softmax(logits))
+        chances = self._mask_probs(chances, beam_state.finished, only_end)
+        totals = layers.elementwise_add(chances, beam_state.log_probs, axis=0)
+        width = self.beam_size * count
+        best, places = layers.topk(layers.reshape(totals, [-1, width]), k=self.beam_size)
+        parents = layers.elementwise_floordiv(places, all_words)
+        words = layers.elementwise_mod(places, all_words)
+        log_probs = self._gather(layers.reshape(totals, [-1, width]), places)
+        cell_states = map_structure(lambda x: self._gather(x, parents), next_cell_states)
+        finished = self._gather(beam_state.finished, parents)
+        lengths = self._gather(beam_state.lengths, parents)
+        lengths = lengths + layers.cast(layers.logical_not(finished), lengths.dtype)
+        finished = layers.logical_or(finished, layers.equal(words, self.end_token_tensor))
+        return self.OutputWrapper(best, words, parents), self.StateWrapper(cell_states, log_probs, finished, lengths)
+
+    def _mask_probs(self, probs: Variable, finished: Variable, only_end: Variable) -> Variable:
+        """A sentence that is finished goes on with the end, at no cost."""
+        finished = layers.cast(finished, probs.dtype)
+        spread = layers.expand(layers.unsqueeze(finished, [2]), [1, 1, probs.shape[-1]])
+        ending = layers.elementwise_mul(spread, only_end, axis=-1)
+        return ending - layers.elementwise_mul(probs, finished - 1, axis=0)
+
+    def _gather(self, x: Variable, indices: Variable) -> Variable:
+        """For each row of the batch, what ``indices`` count to among its sentences."""
+        rows = layers.range(0, layers.cast(self.batch_size, indices.dtype), 1, dtype=indices.dtype)
+        rows = layers.expand(layers.unsqueeze(rows, [1]), [1, self.beam_size])
+        return layers.gather_nd(x, layers.stack([rows, indices], axis=2))
+
+    def finalize(self, outputs, final_states, sequence_lengths):
+        """The words of the sentences that are the best in the end, read back from the last step."""
+        return layers.gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
+
+
+def dynamic_decode(
+    decoder,
+    inits=None,
+    max_step_num=None,
+    output_time_major=False,
+    impute_finished=False,
+    is_test=False,
+    return_length=False,
+    **kwargs,
+):
+    """Runs ``decoder`` until all rows are finished; gives the outputs of all steps, stacked, and the last states.
+
+    Args:
+      inits: passed to ``decoder.initialize``.
+      max_step_num: the last step there may be, counted from 0.
+      output_time_major: whether outputs are [time, batch, ...] instead of [batch, time, ...].
+      impute_finished: whether the states of rows that are finished stay as they are.
+      is_test: whether gradients are of no interest.
+      return_length: whether to return also how many steps each row took.
+      kwargs: passed to ``decoder.step``.
+    """
+    inputs, states, finished = decoder.initialize(inits)
+    time = layers.fill_constant([1], "int64", 0)
+    going = layers.logical_not(layers.reduce_all(finished))
+    limit = None if max_step_num is None else layers.fill_constant([1], "int64", max_step_num)
+    loop = layers.While(going, is_test=is_test)
+    lengths = layers.cast(layers.zeros_like(finished), "int64")
+    input_arrays = map_structure(lambda x: layers.array_write(x, time), inputs)
+    state_arrays = map_structure(lambda x: layers.array_write(x, time), states)
+    with loop.block():
+        now = map_structure(lambda array: layers.array_read(array, time), input_arrays)
+        before = map_structure(lambda array: layers.array_read(array, time), state_arrays)
+        outputs, after, next_inputs, next_finished = decoder.step(time, now, before, **kwargs)
+        next_finished = layers.logical_or(next_finished, finished)
+        running = layers.cast(layers.logical_not(finished), "int64")
+        next_lengths = layers.elementwise_add(lengths, running)
+        if impute_finished:
+            after = map_structure(lambda old, new: _kept_where(finished, old, new), before, after)
+        output_arrays = map_structure(_outer_array, outputs)
+        map_structure(lambda x, array: layers.array_write(x, time, array), outputs, output_arrays)
+        layers.increment(time, value=1.0, in_place=True)
+        map_structure(lambda x, array: layers.array_write(x, time, array), next_inputs, input_arrays)
+        map_structure(lambda x, array: layers.array_write(x, time, array), after, state_arrays)
+        layers.assign(next_finished, finished)
+        layers.assign(next_lengths, lengths)
+        some_left = layers.logical_not(layers.reduce_all(finished), out=None if limit is not None else going)
+        if limit is not None:
+            layers.logical_and(some_left, layers.less_equal(time, limit), going)
+    results = map_structure(lambda x: layers.tensor_array_to_tensor(x, axis=0, use_stack=True)[0], output_arrays)
+    last = map_structure(lambda array: layers.array_read(array, time), state_arrays)
+    with contextlib.suppress(NotImplementedError):
+        results, last = decoder.finalize(results, last, lengths)
+    if not output_time_major:
+        results = map_structure(swap_batch_and_time, results)
+    return (results, last, lengths) if return_length else (results, last)
+
+
+def _kept_where(finished: Variable, old: Variable, new: Variable) -> Variable:
+    if old.dtype == VarType.BOOL:
+        mixed = _kept_where(finished, layers.cast(old, "float32"), layers.cast(new, "float32"))
+        return layers.cast(mixed, "bool")
+    mask = layers.cast(finished, old.dtype)
+    return layers.elementwise_mul(old, mask, axis=0) - layers.elementwise_mul(new, mask - 1, axis=0)
+
+
+def _outer_array(like: Variable) -> Variable:
+    """An empty array outside of the loop that is being described."""
+    parent = default_main_program().current_block().parent
+    assert parent is not None
+    name = f"{unique_name.generate('array')}.out"
+    return parent.create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=like.dtype)
+
+
+def gather_tree(ids, parents) -> Variable:
+    """The sentences of a beam search, read back from the last step.
+
+    Args:
+      ids: [time, batch, beam], the word chosen at each step.
+      parents: which sentence of the step before each one continues.
+    """
+    helper = LayerHelper("gather_tree")
+    out = helper.create_variable_for_type_inference(ids.dtype)
+    helper.append_op(type="gather_tree", inputs={"Ids": [ids], "Parents": [parents]}, outputs={"Out": [out]})
+    return out

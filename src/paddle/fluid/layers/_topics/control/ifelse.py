@@ -1,0 +1,141 @@
+"""IfElse: rows that fulfil a condition take one way, the others another, and all come back in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import NoneType
+
+from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.control.branches import ConditionalBlock
+from paddle.fluid.layers._topics.tensor.create import assign
+from refluid.ir import Block, Variable, unique_name
+
+__all__ = ["IfElse", "merge_lod_tensor", "split_lod_tensor"]
+
+
+class IfElse:
+    """Treats the rows of a batch in two ways, by a boolean per row::
+
+    choice = fluid.layers.IfElse(cond)               # cond: [batch, 1]
+    with choice.true_block():
+        choice.output(fluid.layers.fc(choice.input(x), 8))
+    with choice.false_block():
+        choice.output(fluid.layers.fc(choice.input(x), 8))
+    (out,) = choice()
+    """
+
+    OUT_IF_ELSE_BLOCKS, IN_IF_ELSE_TRUE_BLOCKS, IN_IF_ELSE_FALSE_BLOCKS = range(3)
+
+    def __init__(self, cond, name=None):
+        check_type(cond, "cond", Variable, "IfElse")
+        check_type(name, "name", (str, NoneType), "IfElse")
+        self.helper = LayerHelper("ifelse", name=name)
+        self.cond = cond
+        self.status = self.OUT_IF_ELSE_BLOCKS
+        self.input_table: dict[str, tuple[Variable, Variable]] = {}
+        self.output_table: tuple[list[Variable], list[Variable]] = ([], [])  # of the false rows, of the true ones
+        self._branches = [ConditionalBlock([cond]) for _ in range(2)]
+
+    def true_block(self):
+        """Layers inside see the rows for which the condition holds."""
+        return self._block(self.IN_IF_ELSE_TRUE_BLOCKS)
+
+    def false_block(self):
+        """Layers inside see the other rows."""
+        return self._block(self.IN_IF_ELSE_FALSE_BLOCKS)
+
+    @contextmanager
+    def _block(self, status: int) -> Iterator[None]:
+        if self.status != self.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("the blocks of an IfElse cannot be inside each other")
+        self.status = status
+        try:
+            with self._branches[self._side].block():
+                yield
+                if not self.output_table[self._side]:
+                    raise ValueError("a block of an IfElse must call output")
+        finally:
+            self.status = self.OUT_IF_ELSE_BLOCKS
+
+    @property
+    def _side(self) -> int:
+        return 1 if self.status == self.IN_IF_ELSE_TRUE_BLOCKS else 0
+
+    def input(self, x) -> Variable:
+        """The rows of ``x`` that belong to the block."""
+        if self.status == self.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("IfElse.input belongs inside true_block or false_block")
+        if x.name not in self.input_table:
+            outside = self._parent_block()
+            true, false = (
+                outside.create_var(name=unique_name.generate("ifelse_input" + self.helper.name), dtype=x.dtype)
+                for _ in range(2)
+            )
+            outside.append_op(
+                type="split_lod_tensor",
+                inputs={"X": [x], "Mask": [self.cond]},
+                outputs={"OutTrue": [true], "OutFalse": [false]},
+                attrs={"level": 0},
+            )
+            self.input_table[x.name] = (false, true)
+        return self.input_table[x.name][self._side]
+
+    def output(self, *outs) -> None:
+        """Names the results of the block; both blocks give as many."""
+        if self.status == self.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("IfElse.output belongs inside true_block or false_block")
+        for each in outs:
+            check_type(each, "outs", Variable, "IfElse.output")
+            name = unique_name.generate(f"{self.helper.name}_output")
+            outside = self._parent_block().create_var(name=name, dtype=each.dtype)
+            self.output_table[self._side].append(outside)
+            assign(each, outside)
+
+    def __call__(self) -> list[Variable]:
+        """The results of both blocks, merged row by row."""
+        if self.status != self.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("the results of an IfElse are there after its blocks")
+        false, true = self.output_table
+        if not false and not true:
+            raise ValueError("an IfElse needs true_block or false_block before it is called")
+        if not false or not true:
+            return false or true
+        if len(false) != len(true):
+            raise ValueError(f"true_block has {len(true)} outputs, false_block {len(false)}; they must have as many")
+        return [merge_lod_tensor(t, f, self.cond, self.cond) for t, f in zip(true, false, strict=True)]
+
+    def _parent_block(self) -> Block:
+        parent = self.helper.main_program.current_block().parent
+        assert parent is not None
+        return parent
+
+
+def split_lod_tensor(input, mask, level=0) -> tuple[Variable, Variable]:
+    """The rows of ``input`` where ``mask`` holds, and the others."""
+    check_type(input, "input", Variable, "split_lod_tensor")
+    check_variable_and_dtype(mask, "mask", ["bool"], "split_lod_tensor")
+    helper = LayerHelper("split_lod_tensor")
+    true, false = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
+    helper.append_op(
+        type="split_lod_tensor",
+        inputs={"X": [input], "Mask": [mask]},
+        outputs={"OutTrue": [true], "OutFalse": [false]},
+        attrs={"level": level},
+    )
+    return true, false
+
+
+def merge_lod_tensor(in_true, in_false, x, mask, level=0) -> Variable:
+    """The rows of both parts, in the order they had before `split_lod_tensor`."""
+    check_variable_and_dtype(mask, "mask", ["bool"], "merge_lod_tensor")
+    helper = LayerHelper("merge_lod_tensor")
+    out = helper.create_variable_for_type_inference(in_true.dtype)
+    helper.append_op(
+        type="merge_lod_tensor",
+        inputs={"X": [x], "Mask": [mask], "InTrue": [in_true], "InFalse": [in_false]},
+        outputs={"Out": [out]},
+        attrs={"level": level},
+    )
+    return out

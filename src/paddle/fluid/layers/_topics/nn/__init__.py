@@ -1,0 +1,1 @@
+"""Layers with parameters, normalization, losses, sequences and recurrences."""

@@ -1,0 +1,292 @@
+"""Convolution layers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.initializer import Normal
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.single_op import require_floating
+from refluid.ir import Variable
+
+__all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
+
+
+def conv2d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: Any = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Slides ``num_filters`` filters over images.
+
+    Args:
+      filter_size, stride, dilation: a number, or one for height and one for width.
+      padding: a number, one per dim, one before and one after each, a pair for every dim of the input, or "SAME" or
+        "VALID".
+      groups: filters of a group only see the channels of that group.
+      data_format: "NCHW" or "NHWC"; filters are [num_filters, channels / groups, height, width] either way.
+    """
+    channels = _channels("conv2d", input, groups, data_format, use_cudnn, rank=2)
+    depthwise = channels == groups and num_filters % channels == 0 and not use_cudnn
+    return _conv(
+        "depthwise_conv2d" if depthwise else "conv2d",
+        input,
+        [num_filters, channels // (groups or 1), *per_dim(filter_size, 2, "filter_size")],
+        2,
+        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
+        Normal(0.0, math.sqrt(2.0 / (math.prod(per_dim(filter_size, 2, "filter_size")) * channels)), 0),
+        {"use_cudnn": use_cudnn},
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+    )
+
+
+def conv3d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: Any = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Slides ``num_filters`` filters over volumes; arguments as for conv2d, with depth before height and width."""
+    channels = _channels("conv3d", input, groups, data_format, use_cudnn, rank=3)
+    return _conv(
+        "conv3d",
+        input,
+        [num_filters, channels // (groups or 1), *per_dim(filter_size, 3, "filter_size")],
+        3,
+        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
+        Normal(0.0, math.sqrt(2.0 / (math.prod(per_dim(filter_size, 3, "filter_size")) * channels)), 0),
+        {"use_cudnn": use_cudnn},
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+    )
+
+
+def conv2d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Any = None,
+    filter_size: Any = None,
+    padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: Any = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Spreads images over larger ones: the gradient of conv2d in its input.
+
+    Args:
+      output_size: height and width of the result; with it the filters' size can be worked out.
+      filter_size: the filters' size; with it the result's is the smallest that fits, unless given too.
+    """
+    channels = _channels("conv2d_transpose", input, groups, data_format, use_cudnn, rank=2)
+    depthwise = channels == groups and num_filters == channels and not use_cudnn
+    return _conv_transpose(
+        "depthwise_conv2d_transpose" if depthwise else "conv2d_transpose",
+        input,
+        [channels, num_filters // (groups or 1)],
+        2,
+        output_size,
+        filter_size,
+        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
+        {"use_cudnn": use_cudnn},
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+    )
+
+
+def conv3d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Any = None,
+    filter_size: Any = None,
+    padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: Any = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Spreads volumes over larger ones; arguments as for conv2d_transpose, with depth before height and width."""
+    channels = _channels("conv3d_transpose", input, groups, data_format, use_cudnn, rank=3)
+    return _conv_transpose(
+        "conv3d_transpose",
+        input,
+        [channels, num_filters // (groups or 1)],
+        3,
+        output_size,
+        filter_size,
+        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
+        {"use_cudnn": use_cudnn},
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+    )
+
+
+def _conv(
+    op_type: str,
+    input: Variable,
+    filter_shape: list[int],
+    rank: int,
+    arguments: dict[str, Any],
+    initializer: Any,
+    attrs: dict[str, Any],
+    **kwargs: Any,
+) -> Variable:
+    helper = LayerHelper(op_type, input=input, **kwargs)
+    filters = helper.create_parameter(helper.param_attr, filter_shape, input.dtype, default_initializer=initializer)
+    attrs = {**_window_attrs(arguments, rank), **attrs, "use_mkldnn": False}
+    if rank == 2:
+        attrs["fuse_relu_before_depthwise_conv"] = False
+    return _finish(helper, op_type, input, filters, attrs, arguments["data_format"])
+
+
+def _conv_transpose(
+    op_type: str,
+    input: Variable,
+    channels: list[int],
+    rank: int,
+    output_size: Any,
+    filter_size: Any,
+    arguments: dict[str, Any],
+    attrs: dict[str, Any],
+    **kwargs: Any,
+) -> Variable:
+    helper = LayerHelper(op_type, input=input, **kwargs)
+    window = _window_attrs(arguments, rank)
+    wanted = [] if output_size is None else per_dim(output_size, rank, "output_size")
+    if filter_size is not None:
+        kernel = per_dim(filter_size, rank, "filter_size")
+    elif not wanted:
+        raise ValueError(f"{op_type}: output_size must be given where filter_size is None")
+    else:
+        kernel = _kernel_for(wanted, _space(input, arguments["data_format"]), window)
+    filters = helper.create_parameter(helper.param_attr, [*channels, *kernel], input.dtype)
+    # Fluid's attribute does not tell volumes from images here.
+    data_format = "NHWC" if arguments["data_format"].endswith("C") else "NCHW"
+    attrs = {**window, **attrs, "output_size": wanted, "data_format": data_format}
+    return _finish(helper, op_type, input, filters, attrs, data_format)
+
+
+def _finish(
+    helper: LayerHelper, op_type: str, input: Variable, filters: Any, attrs: dict, data_format: str
+) -> Variable:
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(
+        type=op_type, inputs={"Input": [input], "Filter": [filters]}, outputs={"Output": [out]}, attrs=attrs
+    )
+    if data_format.endswith("C"):
+        rank = len(input.shape)
+        biased = helper.append_bias_op(out, dim_start=rank - 1, dim_end=rank)
+    else:
+        biased = helper.append_bias_op(out, dim_start=1, dim_end=2)
+    return helper.append_activation(biased)
+
+
+def _window_attrs(arguments: dict[str, Any], rank: int) -> dict[str, Any]:
+    paddings, algorithm = paddings_of(arguments["padding"], rank, arguments["data_format"])
+    return {
+        "strides": per_dim(arguments["stride"], rank, "stride"),
+        "paddings": paddings,
+        "padding_algorithm": algorithm,
+        "dilations": per_dim(arguments["dilation"], rank, "dilation"),
+        "groups": arguments["groups"] or 1,
+        "data_format": arguments["data_format"],
+    }
+
+
+def _kernel_for(wanted: list[int], space: Sequence[int], window: dict[str, Any]) -> list[int]:
+    """The kernel that spreads ``space`` over exactly ``wanted``."""
+    pads = window["paddings"]
+    sides = zip(pads, pads, strict=True) if len(pads) == len(wanted) else zip(pads[::2], pads[1::2], strict=True)
+    sums = [before + after for before, after in sides]
+    sides = zip(wanted, space, window["strides"], sums, window["dilations"], strict=True)
+    return [(size - (n - 1) * stride + pad - 1) // dilation + 1 for size, n, stride, pad, dilation in sides]
+
+
+def _space(input: Variable, data_format: str) -> Sequence[int]:
+    return input.shape[1:-1] if data_format.endswith("C") else input.shape[2:]
+
+
+def _channels(layer: str, input: Variable, groups: int | None, data_format: str, use_cudnn: bool, rank: int) -> int:
+    """How many channels the input has, once the arguments that all convolutions share are found in order."""
+    require_floating(layer, input=input)
+    if not isinstance(use_cudnn, bool):
+        raise ValueError(f"{layer}: use_cudnn must be True or False, not {use_cudnn!r}")
+    known = ("NCHW", "NHWC") if rank == 2 else ("NCDHW", "NDHWC")
+    if data_format not in known:
+        raise ValueError(f"{layer}: data_format must be {known[0]!r} or {known[1]!r}, not {data_format!r}")
+    if len(input.shape) != rank + 2:
+        raise ValueError(f"{layer}: the input must have {rank + 2} dims, not shape {list(input.shape)}")
+    channels = input.shape[-1 if data_format.endswith("C") else 1]
+    if channels < 0:
+        raise ValueError(f"{layer}: the number of channels must be known, not shape {list(input.shape)}")
+    if groups is not None and (groups <= 0 or channels % groups):
+        raise ValueError(f"{layer}: the input's {channels} channels cannot be cut into {groups} groups")
+    return channels
+
+
+def per_dim(value: Any, rank: int, name: str) -> list[int]:
+    """``value`` as ``rank`` integers; a number stands for all of them."""
+    if isinstance(value, int):
+        return [value] * rank
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != rank:
+        raise ValueError(f"{name} must be a number or {rank} numbers, not {value!r}")
+    return [int(size) for size in value]
+
+
+def paddings_of(padding: Any, rank: int, data_format: str) -> tuple[list[int], str]:
+    """The op's ``paddings`` and ``padding_algorithm`` for what the user wrote."""
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise ValueError(f"padding must be 'SAME', 'VALID' or numbers, not {padding!r}")
+        return [0] * rank, padding.upper()
+    if isinstance(padding, Sequence) and len(padding) == rank + 2 and all(isinstance(p, Sequence) for p in padding):
+        pairs = [list(pair) for pair in padding]
+        others = [pairs[0], pairs[-1]] if data_format.endswith("C") else pairs[:2]
+        if any(map(any, others)):
+            raise ValueError(f"padding {padding!r} must be zero for the batch and the channels")
+        padding = list(itertools.chain.from_iterable(pairs[1:-1] if data_format.endswith("C") else pairs[2:]))
+    if isinstance(padding, Sequence) and len(padding) == 2 * rank:
+        sides = per_dim(padding, 2 * rank, "padding")
+        return (sides[::2] if sides[::2] == sides[1::2] else sides), "EXPLICIT"
+    return per_dim(padding, rank, "padding"), "EXPLICIT"

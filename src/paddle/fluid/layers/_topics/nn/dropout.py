@@ -1,0 +1,40 @@
+"""The dropout layer."""
+
+from __future__ import annotations
+
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.single_op import require_floating
+from refluid.ir import Variable, VarType
+
+__all__ = ["dropout"]
+
+
+def dropout(
+    x: Variable,
+    dropout_prob: float,
+    is_test: bool = False,
+    seed: int | None = None,
+    name: str | None = None,
+    dropout_implementation: str = "downgrade_in_infer",
+) -> Variable:
+    """Sets elements to zero with probability ``dropout_prob``.
+
+    Args:
+      is_test: keeps all elements; ``Program.clone(for_test=True)`` sets it.
+      seed: drops the same elements in every step; without it the program's seed gives each step its own.
+      dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob in a test; "upscale_in_train"
+        divides by it in training.
+    """
+    require_floating("dropout", x=x)
+    helper = LayerHelper("dropout", name=name)
+    out = helper.create_variable_for_type_inference(x.dtype)
+    mask = helper.create_variable_for_type_inference(VarType.UINT8, stop_gradient=True)
+    attrs = {
+        "dropout_prob": dropout_prob,
+        "is_test": is_test,
+        "fix_seed": seed is not None,
+        "seed": seed or 0,
+        "dropout_implementation": dropout_implementation,
+    }
+    helper.append_op(type="dropout", inputs={"X": [x]}, outputs={"Out": [out], "Mask": [mask]}, attrs=attrs)
+    return out

@@ -1,0 +1,246 @@
+"""Layers that resize, warp and rearrange images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from refluid.ir import Variable
+
+__all__ = [
+    "affine_grid",
+    "grid_sampler",
+    "image_resize",
+    "image_resize_short",
+    "pixel_shuffle",
+    "resize_bilinear",
+    "resize_nearest",
+    "resize_trilinear",
+    "shuffle_channel",
+    "space_to_depth",
+    "temporal_shift",
+]
+
+_METHODS = {"BILINEAR": ("bilinear", 4), "TRILINEAR": ("trilinear", 5), "NEAREST": ("nearest", 4)}
+_LAYOUTS = {4: {"NCHW": "NCHW", "NHWC": "NHWC"}, 5: {"NCDHW": "NCHW", "NDHWC": "NHWC"}}
+
+
+def image_resize(
+    input: Variable,
+    out_shape: Any = None,
+    scale: Any = None,
+    name: str | None = None,
+    resample: str = "BILINEAR",
+    actual_shape: Variable | None = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Resizes images (or, with TRILINEAR, volumes) by interpolation.
+
+    Args:
+      out_shape: the new size: a list of integers or variables, or a variable that holds them all.
+      scale: the factor of the new size, where out_shape is None.
+      resample: BILINEAR, TRILINEAR or NEAREST.
+      actual_shape: a variable that replaces out_shape when the program runs.
+      align_corners: lets the centers of corner pixels meet, rather than the edges of the images.
+      align_mode: without align_corners, 0 measures from the centers of pixels and 1 from their corners.
+    """
+    if resample not in _METHODS:
+        raise ValueError(f"image_resize: resample must be BILINEAR, TRILINEAR or NEAREST, not {resample!r}")
+    method, rank = _METHODS[resample]
+    op_type = f"{method}_interp"
+    require_floating(op_type, input=input)
+    if len(input.shape) != rank:
+        raise ValueError(f"image_resize: {resample} takes an input of {rank} dims, not of {len(input.shape)}")
+    if not isinstance(align_corners, bool):
+        raise TypeError(f"image_resize: align_corners must be True or False, not {align_corners!r}")
+    if align_mode not in (0, 1):
+        raise ValueError(f"image_resize: align_mode must be 0 or 1, not {align_mode}")
+    if out_shape is None and scale is None:
+        raise ValueError("image_resize needs out_shape or scale")
+    if data_format not in _LAYOUTS[rank]:
+        raise ValueError(f"image_resize: data_format must be one of {list(_LAYOUTS[rank])}, not {data_format}")
+    helper = LayerHelper(op_type, name=name)
+    inputs, sizes = {"X": [input]}, {}
+    if out_shape is not None:
+        sizes = _size_arguments(helper, out_shape, rank - 2, inputs)
+    elif isinstance(scale, Variable):
+        scale.stop_gradient = True
+        inputs["Scale"] = [scale]
+    else:
+        sizes = {"scale": _factor(scale)}
+    if actual_shape is not None:
+        inputs["OutSize"] = [_size_variable(actual_shape)]
+    attrs = {
+        "out_d": -1,
+        "out_h": -1,
+        "out_w": -1,
+        **sizes,
+        "interp_method": method,
+        "align_corners": align_corners,
+        "align_mode": align_mode,
+        "data_layout": _LAYOUTS[rank][data_format],
+    }
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(type=op_type, inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def _factor(scale: Any) -> float:
+    if not isinstance(scale, int | float):
+        raise TypeError(f"image_resize: scale must be a number or a Variable, not {type(scale).__name__}")
+    if scale <= 0:
+        raise ValueError(f"image_resize: scale must be positive, not {scale}")
+    return float(scale)
+
+
+def _size_variable(size: Any) -> Variable:
+    if not isinstance(size, Variable):
+        raise TypeError(f"image_resize: actual_shape must be a Variable, not {type(size).__name__}")
+    size.stop_gradient = True
+    return size
+
+
+def _size_arguments(helper: LayerHelper, out_shape: Any, count: int, inputs: dict[str, Any]) -> dict[str, int]:
+    """The size as attributes; where it holds variables, also in ``inputs``."""
+    if isinstance(out_shape, Variable):
+        inputs["OutSize"] = [_size_variable(out_shape)]
+        return {}
+    if not isinstance(out_shape, list | tuple):
+        raise TypeError(f"image_resize: out_shape must be a list or a Variable, not {type(out_shape).__name__}")
+    if len(out_shape) != count:
+        raise ValueError(f"image_resize: out_shape must hold {count} sizes, not {len(out_shape)}")
+    if any(isinstance(size, Variable) for size in out_shape):
+        inputs["SizeTensor"] = [_as_variable(helper, size) for size in out_shape]
+    sizes = [-1 if isinstance(size, Variable) else int(size) for size in out_shape]
+    if any(size <= 0 for size, given in zip(sizes, out_shape, strict=True) if not isinstance(given, Variable)):
+        raise ValueError(f"image_resize: every size must be positive, not {sizes}")
+    return dict(zip(("out_d", "out_h", "out_w")[3 - count :], sizes, strict=True))
+
+
+def _as_variable(helper: LayerHelper, size: Any) -> Variable:
+    from paddle.fluid.layers import fill_constant
+
+    if isinstance(size, Variable):
+        return _size_variable(size)
+    out = helper.create_variable_for_type_inference("int32")
+    return fill_constant([1], "int32", size, force_cpu=True, out=out)
+
+
+def resize_bilinear(
+    input: Variable,
+    out_shape: Any = None,
+    scale: Any = None,
+    name: str | None = None,
+    actual_shape: Variable | None = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCHW",
+) -> Variable:
+    """image_resize between the four nearest pixels."""
+    return image_resize(input, out_shape, scale, name, "BILINEAR", actual_shape, align_corners, align_mode, data_format)
+
+
+def resize_trilinear(
+    input: Variable,
+    out_shape: Any = None,
+    scale: Any = None,
+    name: str | None = None,
+    actual_shape: Variable | None = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """image_resize of volumes, between the eight nearest voxels."""
+    return image_resize(
+        input, out_shape, scale, name, "TRILINEAR", actual_shape, align_corners, align_mode, data_format
+    )
+
+
+def resize_nearest(
+    input: Variable,
+    out_shape: Any = None,
+    scale: Any = None,
+    name: str | None = None,
+    actual_shape: Variable | None = None,
+    align_corners: bool = True,
+    data_format: str = "NCHW",
+) -> Variable:
+    """image_resize that takes the nearest pixel."""
+    return image_resize(input, out_shape, scale, name, "NEAREST", actual_shape, align_corners, 1, data_format)
+
+
+def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
+    """Resizes images so that their shorter side gets length ``out_short_len``, and keeps their proportions."""
+    if len(input.shape) != 4:
+        raise ValueError(f"image_resize_short takes an input of four dims, not of {len(input.shape)}")
+    factor = float(out_short_len) / float(min(input.shape[2:]))
+    short = 2 if input.shape[2] <= input.shape[3] else 3
+    sizes = [out_short_len if axis == short else int(input.shape[axis] * factor + 0.5) for axis in (2, 3)]
+    return image_resize(input, sizes, resample=resample)
+
+
+def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Variable:
+    """The places that an affine map gives to the pixels of an image of shape ``out_shape``, for grid_sampler.
+
+    Args:
+      theta: the maps, of shape [N, 2, 3].
+      out_shape: [N, C, H, W], as a list or a variable.
+    """
+    require_floating("affine_grid", theta=theta)
+    if not isinstance(out_shape, list | tuple | Variable):
+        raise TypeError(f"affine_grid: out_shape must be a list or a Variable, not {type(out_shape).__name__}")
+    given = isinstance(out_shape, Variable)
+    inputs = {"Theta": theta, "OutputShape": out_shape if given else None}
+    attrs = {} if given else {"output_shape": list(out_shape)}
+    return append_single_op("affine_grid", inputs, {"Output": theta.dtype}, attrs)["Output"]
+
+
+def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
+    """The image at the places of ``grid``, of shape [N, H, W, 2] with both coordinates in [-1, 1]."""
+    require_floating("grid_sampler", x=x, grid=grid)
+    return append_single_op("grid_sampler", {"X": x, "Grid": grid}, {"Output": x.dtype}, name=name)["Output"]
+
+
+def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
+    """Moves pixels into ``blocksize ** 2`` times as many channels."""
+    return _rearranged("space_to_depth", x, {"blocksize": _integer("space_to_depth", "blocksize", blocksize)}, name)
+
+
+def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
+    """Moves channels into an image ``upscale_factor`` times as high and wide."""
+    require_floating("pixel_shuffle", x=x)
+    factor = _integer("pixel_shuffle", "upscale_factor", upscale_factor)
+    return _rearranged("pixel_shuffle", x, {"upscale_factor": factor})
+
+
+def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
+    """Interleaves the channels of ``group`` groups."""
+    return _rearranged("shuffle_channel", x, {"group": _integer("shuffle_channel", "group", group)}, name)
+
+
+def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Variable:
+    """Moves some channels of a video one frame on, and as many one frame back.
+
+    Args:
+      x: frames, of shape [N * seg_num, C, H, W].
+      seg_num: frames per video.
+      shift_ratio: the share of channels moved in each direction.
+    """
+    require_floating("temporal_shift", x=x)
+    attrs = {"seg_num": _integer("temporal_shift", "seg_num", seg_num), "shift_ratio": shift_ratio}
+    return _rearranged("temporal_shift", x, attrs, name)
+
+
+def _rearranged(op_type: str, x: Variable, attrs: dict[str, Any], name: str | None = None) -> Variable:
+    if not isinstance(x, Variable):
+        raise TypeError(f"{op_type} takes a Variable, not {type(x).__name__}")
+    return append_single_op(op_type, {"X": x}, {"Out": x.dtype}, attrs, name)["Out"]
+
+
+def _integer(layer: str, name: str, value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{layer}: {name} must be an integer, not {type(value).__name__}")
+    return value

@@ -1,0 +1,265 @@
+"""Layers on sequences: packed rows with LoD."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.data_feeder import check_variable_and_dtype
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating, require_integer
+from refluid.ir import Variable
+
+__all__ = [
+    "im2sequence",
+    "lod_append",
+    "lod_reset",
+    "row_conv",
+    "sequence_concat",
+    "sequence_conv",
+    "sequence_enumerate",
+    "sequence_expand",
+    "sequence_expand_as",
+    "sequence_first_step",
+    "sequence_last_step",
+    "sequence_mask",
+    "sequence_pad",
+    "sequence_pool",
+    "sequence_reshape",
+    "sequence_reverse",
+    "sequence_scatter",
+    "sequence_slice",
+    "sequence_softmax",
+    "sequence_unpad",
+]
+
+_NUMBERS = ("float32", "float64", "int32", "int64")
+
+
+def _single(
+    layer_type: str,
+    inputs: dict[str, Variable | None],
+    attrs: dict[str, Any] | None = None,
+    name: str | None = None,
+    output: str = "Out",
+) -> Variable:
+    """One op whose output has the dtype of its first input."""
+    first = next(iter(inputs.values()))
+    check_variable_and_dtype(first, "input", _NUMBERS, layer_type)
+    return append_single_op(layer_type, inputs, {output: first.dtype}, attrs, name)[output]  # pyright: ignore
+
+
+def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_value: float = 0.0) -> Variable:
+    """One row for each sequence.
+
+    Args:
+      pool_type: sum, average, sqrt (the sum over the root of the length), max, first or last.
+      pad_value: what an empty sequence gives.
+    """
+    require_floating("sequence_pool", input=input)
+    attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": pad_value}
+    outputs = {"Out": input.dtype, "MaxIndex": input.dtype}
+    made = append_single_op("sequence_pool", {"X": input}, outputs, attrs)
+    made["MaxIndex"].stop_gradient = True
+    return made["Out"]
+
+
+def sequence_first_step(input: Variable) -> Variable:
+    """The first row of each sequence."""
+    return sequence_pool(input, "first")
+
+
+def sequence_last_step(input: Variable) -> Variable:
+    """The last row of each sequence."""
+    return sequence_pool(input, "last")
+
+
+def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None = None) -> Variable:
+    """The softmax of each sequence of numbers."""
+    require_floating("sequence_softmax", input=input)
+    return _single("sequence_softmax", {"X": input}, {"use_cudnn": use_cudnn}, name)
+
+
+def sequence_conv(
+    input: Variable,
+    num_filters: int,
+    filter_size: int = 3,
+    filter_stride: int = 1,
+    padding: Any = None,
+    bias_attr: Any = None,
+    param_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+    padding_start: int | None = None,
+) -> Variable:
+    """A convolution along each sequence, with zeros beyond its ends.
+
+    Args:
+      padding: accepted; sequences keep their lengths.
+      padding_start: where the window begins, counted from the row; by default half a window before.
+    """
+    require_floating("sequence_conv", input=input)
+    helper = LayerHelper("sequence_conv", input=input, bias_attr=bias_attr, param_attr=param_attr, act=act, name=name)
+    shape = [filter_size * input.shape[1], num_filters]
+    weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=input.dtype)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(
+        type="sequence_conv",
+        inputs={"X": [input], "Filter": [weight]},
+        outputs={"Out": [out]},
+        attrs={
+            "contextStride": filter_stride,
+            "contextStart": -(filter_size // 2) if padding_start is None else padding_start,
+            "contextLength": filter_size,
+        },
+    )
+    return helper.append_activation(helper.append_bias_op(out))
+
+
+def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None) -> Variable:
+    """Each row plus a weighted sum of the rows after it, column by column."""
+    require_floating("row_conv", input=input)
+    helper = LayerHelper("row_conv", input=input, param_attr=param_attr, act=act)
+    shape = [future_context_size + 1, input.shape[-1]]
+    weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=input.dtype)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(type="row_conv", inputs={"X": [input], "Filter": [weight]}, outputs={"Out": [out]})
+    return helper.append_activation(out)
+
+
+def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
+    """The first sequences of all inputs one after the other, then the second ones, and so on."""
+    if not isinstance(input, list | tuple) or not input:
+        raise TypeError(f"sequence_concat takes a list of variables, not {type(input).__name__}")
+    helper = LayerHelper("sequence_concat", input=input, name=name)
+    out = helper.create_variable_for_type_inference(helper.input_dtype())
+    helper.append_op(type="sequence_concat", inputs={"X": list(input)}, outputs={"Out": [out]})
+    return out
+
+
+def sequence_slice(input: Variable, offset: Variable, length: Variable, name: str | None = None) -> Variable:
+    """Of each sequence the ``length`` rows from ``offset`` on."""
+    require_integer("sequence_slice", offset=offset, length=length)
+    offset.stop_gradient = length.stop_gradient = True
+    return _single("sequence_slice", {"X": input, "Offset": offset, "Length": length}, None, name)
+
+
+def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | None = None) -> Variable:
+    """Row or sequence i of x as often as sequence i of y's LoD level ``ref_level`` is long."""
+    return _single("sequence_expand", {"X": x, "Y": y}, {"ref_level": ref_level}, name)
+
+
+def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Row i of x as often as sequence i of y is long."""
+    return _single("sequence_expand_as", {"X": x, "Y": y}, None, name)
+
+
+def sequence_pad(
+    x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """Sequences as [sequences, length, ...] with ``pad_value`` after their ends, and their lengths.
+
+    Args:
+      maxlen: the length; by default that of the longest sequence of the batch.
+    """
+    check_variable_and_dtype(x, "x", _NUMBERS, "sequence_pad")
+    pad_value.stop_gradient = True
+    attrs = {"padded_length": -1 if maxlen is None else maxlen}
+    inputs: dict[str, Variable | None] = {"X": x, "PadValue": pad_value}
+    made = append_single_op("sequence_pad", inputs, {"Out": x.dtype, "Length": "int64"}, attrs, name)
+    made["Length"].stop_gradient = True
+    return made["Out"], made["Length"]
+
+
+def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
+    """The first ``length`` elements of each row, as sequences."""
+    require_integer("sequence_unpad", length=length)
+    length.stop_gradient = True
+    return _single("sequence_unpad", {"X": x, "Length": length}, None, name)
+
+
+def sequence_reshape(input: Variable, new_dim: int) -> Variable:
+    """The elements of each sequence in rows of ``new_dim``."""
+    return _single("sequence_reshape", {"X": input}, {"new_dim": new_dim})
+
+
+def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
+    """Row i of the input with the updates of sequence i added in the columns that ``index`` names."""
+    require_integer("sequence_scatter", index=index)
+    return _single("sequence_scatter", {"X": input, "Ids": index, "Updates": updates}, None, name)
+
+
+def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name: str | None = None) -> Variable:
+    """For each id, itself and the ones after it in its sequence, ``win_size`` in all."""
+    require_integer("sequence_enumerate", input=input)
+    out = _single("sequence_enumerate", {"X": input}, {"win_size": win_size, "pad_value": pad_value}, name)
+    out.stop_gradient = True
+    return out
+
+
+def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
+    """For each length, that many ones followed by zeros.
+
+    Args:
+      maxlen: a number or a variable; by default the largest length.
+    """
+    helper = LayerHelper("sequence_mask", name=name)
+    out = helper.create_variable_for_type_inference(dtype)
+    inputs, attrs = {"X": [x]}, {"out_dtype": int(out.dtype)}
+    if isinstance(maxlen, Variable):
+        inputs["MaxLenTensor"] = [maxlen]
+    elif maxlen is not None:
+        attrs["maxlen"] = maxlen
+    helper.append_op(type="sequence_mask", inputs=inputs, outputs={"Y": [out]}, attrs=attrs)
+    out.stop_gradient = True
+    return out
+
+
+def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
+    """Each sequence backwards."""
+    return _single("sequence_reverse", {"X": x}, None, name, output="Y")
+
+
+def lod_reset(x: Variable, y: Variable | None = None, target_lod: Sequence[int] | None = None) -> Variable:
+    """x's rows cut anew, as ``y`` is cut (or at the offsets y holds), or at the offsets in ``target_lod``."""
+    if y is None and target_lod is None:
+        raise ValueError("lod_reset needs y or target_lod")
+    return _single("lod_reset", {"X": x, "Y": y}, {"target_lod": list(target_lod or ())} if y is None else None)
+
+
+def lod_append(x: Variable, level: Any) -> Variable:
+    """x with one more LoD level below the others: offsets, or a variable that is cut so or holds them."""
+    if isinstance(level, Variable):
+        inputs, attrs = {"X": x, "Y": level}, {"append": True}
+    elif isinstance(level, list | tuple):
+        inputs, attrs = {"X": x}, {"append": True, "target_lod": list(level)}
+    else:
+        raise ValueError(f"level must be a list, a tuple or a variable, not {type(level).__name__}")
+    check_variable_and_dtype(x, "x", _NUMBERS, "lod_append")
+    return append_single_op("lod_append", inputs, {"Out": x.dtype}, attrs, op_type="lod_reset")["Out"]
+
+
+def im2sequence(
+    input: Variable,
+    filter_size: Any = 1,
+    stride: Any = 1,
+    padding: Any = 0,
+    input_image_size: Variable | None = None,
+    out_stride: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """Each image as a sequence of its windows.
+
+    Args:
+      padding: one number, two (up and down, left and right), or four (up, left, down, right).
+    """
+    require_floating("im2sequence", input=input)
+    pair = [padding, padding] if isinstance(padding, int) else list(padding)
+    attrs = {
+        "kernels": [filter_size] * 2 if isinstance(filter_size, int) else list(filter_size),
+        "strides": [stride] * 2 if isinstance(stride, int) else list(stride),
+        "paddings": pair * 2 if len(pair) == 2 else pair,
+    }
+    if input_image_size is not None:
+        attrs["out_stride"] = [out_stride] * 2 if isinstance(out_stride, int) else list(out_stride)
+    return _single("im2sequence", {"X": input, "Y": input_image_size}, attrs, name)

@@ -1,0 +1,120 @@
+"""Structured prediction over sequences: conditional random fields, CTC, and the counting of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.data_feeder import check_variable_and_dtype
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from paddle.fluid.param_attr import ParamAttr
+from refluid.ir import Variable
+
+__all__ = ["chunk_eval", "crf_decoding", "linear_chain_crf", "warpctc"]
+
+_SCHEMES = ("IOB", "IOE", "IOBES", "plain")
+
+
+def linear_chain_crf(
+    input: Variable, label: Variable, param_attr: Any = None, length: Variable | None = None
+) -> Variable:
+    """The cost of a linear-chain conditional random field for each sequence.
+
+    Args:
+      input: the weight of every tag at every step: packed sequences, or [sequences, steps, tags] with ``length``.
+      label: the right tags.
+      param_attr: of the transition weights [tags + 2, tags]; name it to share them with `crf_decoding`.
+      length: the lengths of padded sequences.
+    """
+    require_floating("linear_chain_crf", input=input)
+    check_variable_and_dtype(label, "label", ("int64",), "linear_chain_crf")
+    helper = LayerHelper("linear_chain_crf", input=input, param_attr=param_attr)
+    dtype = helper.input_dtype()
+    tags = input.shape[1] if length is None else input.shape[2]
+    transition = helper.create_parameter(attr=helper.param_attr, shape=[tags + 2, tags], dtype=dtype)
+    slots = ("Alpha", "EmissionExps", "TransitionExps", "LogLikelihood")
+    made = {slot: helper.create_variable_for_type_inference(dtype) for slot in slots}
+    inputs = {"Emission": [input], "Transition": transition, "Label": [label]}
+    if length is not None:
+        inputs["Length"] = [length]
+    helper.append_op(type="linear_chain_crf", inputs=inputs, outputs=made)
+    return made["LogLikelihood"]
+
+
+def crf_decoding(
+    input: Variable, param_attr: Any, label: Variable | None = None, length: Variable | None = None
+) -> Variable:
+    """The best tags by the weights of a `linear_chain_crf`; with ``label``, 1 where they agree with it and 0 elsewhere.
+
+    Args:
+      param_attr: names the transition weights.
+    """
+    require_floating("crf_decoding", input=input)
+    helper = LayerHelper("crf_decoding", input=input)
+    name = param_attr.name if isinstance(param_attr, ParamAttr) else param_attr
+    if not isinstance(name, str):
+        raise ValueError("crf_decoding: param_attr must name the transition weights of the linear_chain_crf")
+    transition = helper.get_parameter(name)
+    path = helper.create_variable_for_type_inference("int64")
+    given = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
+    inputs = {slot: [variable] for slot, variable in given.items() if variable is not None}
+    helper.append_op(type="crf_decoding", inputs=inputs, outputs={"ViterbiPath": [path]})
+    return path
+
+
+def warpctc(
+    input: Variable,
+    label: Variable,
+    blank: int = 0,
+    norm_by_times: bool = False,
+    use_cudnn: bool = False,
+    input_length: Variable | None = None,
+    label_length: Variable | None = None,
+) -> Variable:
+    """The CTC loss of each sequence.
+
+    Args:
+      input: logits, without softmax: packed sequences, or [steps, sequences, classes] with the two lengths.
+      label: int32 labels.
+      blank: the class that stands for "no label".
+      norm_by_times: divides the gradient, not the loss, by the number of steps.
+      use_cudnn: chooses a kernel on GPUs; has no effect here.
+    """
+    check_variable_and_dtype(input, "input", ("float32",), "warpctc")
+    check_variable_and_dtype(label, "label", ("int32",), "warpctc")
+    inputs: dict[str, Variable | None] = {"Logits": input, "Label": label}
+    if input_length is not None and label_length is not None:
+        inputs.update(LogitsLength=input_length, LabelLength=label_length)
+    outputs = {"Loss": input.dtype, "WarpCTCGrad": input.dtype}
+    return append_single_op("warpctc", inputs, outputs, {"blank": blank, "norm_by_times": norm_by_times})["Loss"]
+
+
+def chunk_eval(
+    input: Variable,
+    label: Variable,
+    chunk_scheme: str,
+    num_chunk_types: int,
+    excluded_chunk_types: Sequence[int] | None = None,
+    seq_length: Variable | None = None,
+) -> tuple[Variable, ...]:
+    """Precision, recall and F1 of the chunks in ``input``; how many it has, ``label`` has, and both have.
+
+    Args:
+      chunk_scheme: IOB, IOE, IOBES or plain.
+      excluded_chunk_types: types of chunks that are not counted.
+      seq_length: the lengths of padded sequences.
+    """
+    check_variable_and_dtype(input, "input", ("int64",), "chunk_eval")
+    check_variable_and_dtype(label, "label", ("int64",), "chunk_eval")
+    if chunk_scheme not in _SCHEMES:
+        raise ValueError(f"chunk_eval: chunk_scheme must be one of {', '.join(_SCHEMES)}, not {chunk_scheme!r}")
+    ratios, counts = ("Precision", "Recall", "F1-Score"), ("NumInferChunks", "NumLabelChunks", "NumCorrectChunks")
+    outputs = {**dict.fromkeys(ratios, "float32"), **dict.fromkeys(counts, "int64")}
+    attrs = {
+        "num_chunk_types": num_chunk_types,
+        "chunk_scheme": chunk_scheme,
+        "excluded_chunk_types": list(excluded_chunk_types or ()),
+    }
+    inputs = {"Inference": input, "Label": label, "SeqLength": seq_length}
+    return tuple(append_single_op("chunk_eval", inputs, outputs, attrs).values())

@@ -1,0 +1,140 @@
+"""Layers that read or write places given by index tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.data_feeder import check_type
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.single_op import append_single_op, require_integer
+from refluid.ir import Variable
+
+__all__ = [
+    "gather",
+    "gather_nd",
+    "hash",
+    "multiplex",
+    "one_hot",
+    "scatter",
+    "scatter_nd",
+    "scatter_nd_add",
+    "shard_index",
+    "where",
+]
+
+
+def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
+    """Gives the rows that ``index`` names.
+
+    Args:
+      overwrite: of a row that is named more than once, the gradient is the last one; False adds them up.
+    """
+    check_type(input, "input", Variable, "gather")
+    require_integer("gather", index=index)
+    inputs: dict[str, Variable | None] = {"X": input, "Index": index}
+    return append_single_op("gather", inputs, {"Out": input.dtype}, {"overwrite": overwrite})["Out"]
+
+
+def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
+    """Gives the elements, or slices, at the places in the last dim of ``index``."""
+    check_type(input, "input", Variable, "gather_nd")
+    require_integer("gather_nd", index=index)
+    return append_single_op("gather_nd", {"X": input, "Index": index}, {"Out": input.dtype}, name=name)["Out"]
+
+
+def scatter(
+    input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
+) -> Variable:
+    """Gives the input with the rows ``index`` replaced by ``updates``.
+
+    Args:
+      overwrite: of a row that is named more than once, the last update stays; False puts their sum.
+    """
+    check_type(input, "input", Variable, "scatter")
+    check_type(updates, "updates", Variable, "scatter")
+    require_integer("scatter", index=index)
+    inputs: dict[str, Variable | None] = {"X": input, "Ids": index, "Updates": updates}
+    return append_single_op("scatter", inputs, {"Out": input.dtype}, {"overwrite": overwrite}, name)["Out"]
+
+
+def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
+    """Adds ``updates`` to the elements, or slices, at the places in the last dim of ``index``."""
+    check_type(ref, "ref", Variable, "scatter_nd_add")
+    check_type(updates, "updates", Variable, "scatter_nd_add")
+    require_integer("scatter_nd_add", index=index)
+    if ref.dtype != updates.dtype:
+        raise ValueError(f"scatter_nd_add: ref is of {ref.dtype.name}, but updates are of {updates.dtype.name}")
+    inputs: dict[str, Variable | None] = {"X": ref, "Index": index, "Updates": updates}
+    return append_single_op("scatter_nd_add", inputs, {"Out": ref.dtype}, name=name)["Out"]
+
+
+def scatter_nd(index: Variable, updates: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
+    """Adds ``updates`` to zeros of the given shape, at the places in the last dim of ``index``."""
+    from paddle.fluid.layers._topics.tensor.create import zeros
+
+    return scatter_nd_add(zeros(shape, updates.dtype), index, updates, name)
+
+
+def where(condition: Variable) -> Variable:
+    """Gives the places, one a row, where the condition is true."""
+    check_type(condition, "condition", Variable, "where")
+    return append_single_op("where_index", {"Condition": condition}, {"Out": "int64"})["Out"]
+
+
+def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
+    """Gives a tensor whose row i is row i of that input which ``index[i]`` names."""
+    check_type(inputs, "inputs", (list, tuple), "multiplex")
+    if len(inputs) < 2:
+        raise ValueError("multiplex: inputs must be at least two variables")
+    for variable in inputs:
+        check_type(variable, "inputs", Variable, "multiplex")
+    require_integer("multiplex", index=index)
+    helper = LayerHelper("multiplex")
+    out = helper.create_variable_for_type_inference(inputs[0].dtype)
+    helper.append_op(type="multiplex", inputs={"X": list(inputs), "Ids": [index]}, outputs={"Out": [out]})
+    return out
+
+
+def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
+    """Makes ids [..., 1] rows of ``depth`` zeros with a one at the id.
+
+    Args:
+      allow_out_of_range: an id out of range gives a row of zeros rather than an error.
+    """
+    require_integer("one_hot", input=input)
+    check_type(depth, "depth", (int, Variable), "one_hot")
+    inputs: dict[str, Variable | None] = {"X": input}
+    attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
+    if isinstance(depth, Variable):
+        depth.stop_gradient = True
+        inputs["depth_tensor"] = depth
+    else:
+        attrs["depth"] = depth
+    return _without_gradient(append_single_op("one_hot", inputs, {"Out": "float32"}, attrs)["Out"])
+
+
+def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
+    """Counts ids from the start of this shard of them, and replaces the ids of other shards.
+
+    Args:
+      index_num: how many ids there are in all shards together.
+      ignore_value: what stands for the ids of other shards.
+    """
+    require_integer("shard_index", input=input)
+    if not 0 <= shard_id < nshards:
+        raise ValueError(f"shard_index: shard_id {shard_id} must be in [0, {nshards})")
+    attrs = {"index_num": index_num, "nshards": nshards, "shard_id": shard_id, "ignore_value": ignore_value}
+    return append_single_op("shard_index", {"X": input}, {"Out": input.dtype}, attrs)["Out"]
+
+
+def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
+    """Gives ``num_hash`` numbers in [0, hash_size) for each row of integers, by xxHash."""
+    require_integer("hash", input=input)
+    attrs = {"num_hash": num_hash, "mod_by": hash_size}
+    return _without_gradient(append_single_op("hash", {"X": input}, {"Out": input.dtype}, attrs, name)["Out"])
+
+
+def _without_gradient(variable: Variable) -> Variable:
+    variable.stop_gradient = True
+    return variable

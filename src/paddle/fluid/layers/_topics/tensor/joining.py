@@ -1,0 +1,166 @@
+"""Layers that put tensors together, take them apart, repeat them, or add them up."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.data_feeder import check_type
+from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.building.computed import Integers, pass_integers, whole
+from paddle.fluid.layers._topics.building.single_op import append_single_op
+from refluid.ir import Variable, VarType
+
+__all__ = ["concat", "expand", "expand_as", "split", "stack", "sums", "unstack"]
+
+
+def _from_array(helper: LayerHelper, array: Variable, axis: int | Variable, use_stack: bool) -> Variable:
+    """The tensors of an array put together."""
+    check_type(axis, "axis", int, helper.layer_type)
+    out = helper.create_variable_for_type_inference(array.dtype)
+    index = helper.create_variable_for_type_inference("int32")
+    helper.append_op(
+        type="tensor_array_to_tensor",
+        inputs={"X": [array]},
+        outputs={"Out": [out], "OutIndex": [index]},
+        attrs={"axis": axis, "use_stack": use_stack},
+    )
+    return out
+
+
+def _variables(layer: str, name: str, given: Any) -> list[Variable]:
+    variables = list(given) if isinstance(given, list | tuple) else [given]
+    if not variables:
+        raise ValueError(f"{layer}: {name} is an empty list")
+    for variable in variables:
+        check_type(variable, name, Variable, layer)
+    arrays = [v for v in variables if v.type == VarType.LOD_TENSOR_ARRAY]
+    if arrays and len(variables) > 1:
+        raise ValueError(f"{layer}: an array of tensors is joined alone, not with {len(variables) - 1} others")
+    return variables
+
+
+def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
+    """Puts tensors one after the other along ``axis``, an integer or a variable."""
+    if not isinstance(input, list | tuple):
+        warnings.warn(f"concat joins a list of variables; it was given one {type(input).__name__}", stacklevel=2)
+    check_type(axis, "axis", (int, Variable), "concat")
+    variables = _variables("concat", "input", input)
+    helper = LayerHelper("concat", input=variables, name=name)
+    if variables[0].type == VarType.LOD_TENSOR_ARRAY:
+        return _from_array(helper, variables[0], axis, use_stack=False)
+    out = helper.create_variable_for_type_inference(helper.input_dtype())
+    inputs: dict[str, Any] = {"X": variables}
+    attrs = {}
+    if isinstance(axis, Variable):
+        axis.stop_gradient = True
+        inputs["AxisTensor"] = [axis]
+    else:
+        attrs["axis"] = axis
+    helper.append_op(type="concat", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def split(
+    input: Variable, num_or_sections: int | Sequence[int | Variable], dim: int | Variable = -1, name: str | None = None
+) -> list[Variable]:
+    """Cuts a tensor along ``dim`` into equal pieces, or into pieces of given lengths.
+
+    Args:
+      num_or_sections: how many pieces, or a list of their lengths; one of them may be -1, the rest.
+      dim: an integer or a variable.
+    """
+    check_type(input, "input", Variable, "split")
+    check_type(num_or_sections, "num_or_sections", (int, list, tuple), "split")
+    check_type(dim, "dim", (int, Variable), "split")
+    helper = LayerHelper("split", name=name)
+    inputs: dict[str, Any] = {"X": [input]}
+    attrs: dict[str, Any] = {"num": num_or_sections if isinstance(num_or_sections, int) else 0}
+    size = -1
+    if isinstance(dim, Variable):
+        dim.stop_gradient = True
+        inputs["AxisTensor"] = [dim]
+    else:
+        attrs["axis"] = dim % len(input.shape) if dim < 0 else dim
+        size = input.shape[attrs["axis"]]
+    if isinstance(num_or_sections, int):
+        count = num_or_sections
+        if count < 2:
+            raise ValueError(f"split: num_or_sections must be at least 2, not {count}")
+        if size > 0 and size % count:
+            raise ValueError(f"split: a dim of {size} does not split into {count} equal pieces")
+    else:
+        count = len(num_or_sections)
+        if 0 < size < count:
+            raise ValueError(f"split: a dim of {size} does not split into {count} pieces")
+        if sum(isinstance(section, int) and section == -1 for section in num_or_sections) > 1:
+            raise ValueError(f"split: only one section of {list(num_or_sections)} may be -1")
+        sections, attrs["sections"] = pass_integers(
+            helper, "num_or_sections", num_or_sections, "", "SectionsTensorList"
+        )
+        inputs.update(sections)
+    outs = [helper.create_variable_for_type_inference(input.dtype) for _ in range(count)]
+    helper.append_op(type="split", inputs=inputs, outputs={"Out": outs}, attrs=attrs)
+    return outs
+
+
+def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
+    """Puts tensors of one shape side by side along a new axis."""
+    variables = _variables("stack", "x", x)
+    helper = LayerHelper("stack")
+    axis = 0 if axis is None else axis
+    if variables[0].type == VarType.LOD_TENSOR_ARRAY:
+        return _from_array(helper, variables[0], axis, use_stack=True)
+    out = helper.create_variable_for_type_inference(variables[0].dtype)
+    helper.append_op(type="stack", inputs={"X": variables}, outputs={"Y": [out]}, attrs={"axis": axis})
+    return out
+
+
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """Gives the slices of x along ``axis``, each without that axis; ``num`` of them where x does not tell."""
+    check_type(x, "x", Variable, "unstack")
+    helper = LayerHelper("unstack")
+    if num is None:
+        num = x.shape[axis]
+        if num <= 0:
+            raise ValueError(f"unstack: dim {axis} of shape {list(x.shape)} is not known; say how many with num=")
+    outs = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
+    helper.append_op(type="unstack", inputs={"X": [x]}, outputs={"Y": outs}, attrs={"axis": axis, "num": num})
+    return outs
+
+
+def expand(x: Variable, expand_times: Integers, name: str | None = None) -> Variable:
+    """Repeats x along each axis as often as ``expand_times`` says; a variable is read when the program runs."""
+    check_type(x, "x", Variable, "expand")
+    helper = LayerHelper("expand", name=name)
+    if not isinstance(expand_times, Variable):
+        for times in expand_times:
+            if not isinstance(times, Variable) and whole(helper, "expand_times", times) < 1:
+                raise ValueError(f"expand: expand_times {list(expand_times)} must be positive")
+    inputs, times = pass_integers(helper, "expand_times", expand_times, "ExpandTimes", "expand_times_tensor")
+    out = helper.create_variable_for_type_inference(x.dtype)
+    attrs = {} if times is None else {"expand_times": times}
+    helper.append_op(type="expand", inputs={"X": [x], **inputs}, outputs={"Out": [out]}, attrs=attrs)
+    return out
+
+
+def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
+    """Repeats x until it is as large as ``target_tensor``."""
+    check_type(x, "x", Variable, "expand_as")
+    check_type(target_tensor, "target_tensor", Variable, "expand_as")
+    inputs: dict[str, Variable | None] = {"X": x, "target_tensor": target_tensor}
+    return append_single_op("expand_as", inputs, {"Out": x.dtype}, name=name)["Out"]
+
+
+def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
+    """Adds up tensors of one shape, into ``out`` where it is given."""
+    variables = list(input) if isinstance(input, list | tuple) else [input]
+    helper = LayerHelper("sum", input=variables)
+    for variable in variables:
+        check_type(variable, "input", Variable, "sums")
+    if out is None:
+        out = helper.create_variable_for_type_inference(helper.input_dtype())
+    check_type(out, "out", Variable, "sums")
+    helper.append_op(type="sum", inputs={"X": variables}, outputs={"Out": [out]}, attrs={"use_mkldnn": False})
+    return out

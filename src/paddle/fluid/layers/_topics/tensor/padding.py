@@ -1,0 +1,85 @@
+"""Layers that put a border around a tensor, and unfold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paddle.fluid.data_feeder import check_type
+from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from refluid.ir import Variable
+
+__all__ = ["pad", "pad2d", "pad_constant_like", "unfold"]
+
+
+def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
+    """Puts constants around x: ``paddings`` are how many before and after, for each axis in turn."""
+    check_type(x, "x", Variable, "pad")
+    attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
+    return append_single_op("pad", {"X": x}, {"Out": x.dtype}, attrs, name)["Out"]
+
+
+def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
+    """Makes y as large as x, with constants after its ends."""
+    check_type(x, "x", Variable, "pad_constant_like")
+    check_type(y, "y", Variable, "pad_constant_like")
+    attrs = {"pad_value": float(pad_value)}
+    return append_single_op("pad_constant_like", {"X": x, "Y": y}, {"Out": x.dtype}, attrs, name)["Out"]
+
+
+def pad2d(
+    input: Variable,
+    paddings: Sequence[int] | Variable = (0, 0, 0, 0),
+    mode: str = "constant",
+    pad_value: float = 0.0,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Puts a border around images.
+
+    Args:
+      paddings: rows above and below, columns left and right; or a variable that holds these four.
+      mode: "constant", "reflect" (the image mirrored at its edge) or "edge" (the edge repeated).
+      data_format: "NCHW" or "NHWC".
+    """
+    check_type(input, "input", Variable, "pad2d")
+    if mode not in ("constant", "reflect", "edge"):
+        raise ValueError(f"pad2d: mode must be constant, reflect or edge, not {mode!r}")
+    inputs: dict[str, Variable | None] = {"X": input}
+    attrs: dict[str, Any] = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format, "paddings": []}
+    if isinstance(paddings, Variable):
+        inputs["Paddings"] = paddings
+    else:
+        attrs["paddings"] = list(paddings)
+    return append_single_op("pad2d", inputs, {"Out": input.dtype}, attrs, name)["Out"]
+
+
+def unfold(
+    x: Variable,
+    kernel_sizes: int | Sequence[int],
+    strides: int | Sequence[int] = 1,
+    paddings: int | Sequence[int] = 0,
+    dilations: int | Sequence[int] = 1,
+    name: str | None = None,
+) -> Variable:
+    """Gives the windows that a convolution would see in images [N, C, H, W] as columns, [N, C * window, places].
+
+    Args:
+      kernel_sizes, strides, dilations: one integer, or one for each of height and width.
+      paddings: one integer, two for height and width, or four for top, left, bottom and right.
+    """
+    require_floating("unfold", x=x)
+    if len(x.shape) != 4:
+        raise ValueError(f"unfold: x must be images [N, C, H, W], not of shape {list(x.shape)}")
+    sizes = {"kernel_sizes": kernel_sizes, "strides": strides, "dilations": dilations}
+    attrs = {name: _integers(name, given, 2) for name, given in sizes.items()}
+    given = [paddings] * 4 if isinstance(paddings, int) else list(paddings)
+    attrs["paddings"] = given * 2 if len(given) == 2 else _integers("paddings", given, 4)
+    return append_single_op("unfold", {"X": x}, {"Y": x.dtype}, attrs, name)["Y"]
+
+
+def _integers(name: str, given: int | Sequence[int], count: int) -> list[int]:
+    values = [given] * count if isinstance(given, int) else list(given)
+    if len(values) != count:
+        raise ValueError(f"unfold: {name} must be one integer or {count} of them, not {values}")
+    return values

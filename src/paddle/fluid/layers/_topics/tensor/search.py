@@ -1,0 +1,80 @@
+"""Layers that order or rank elements, or find the different ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paddle.fluid.data_feeder import check_type
+from paddle.fluid.layers._topics.building.single_op import append_single_op
+from refluid.ir import Variable, as_dtype
+
+__all__ = ["argmax", "argmin", "argsort", "topk", "unique", "unique_with_counts"]
+
+
+def _without_gradient(made: dict[str, Variable]) -> list[Variable]:
+    for variable in made.values():
+        variable.stop_gradient = True
+    return list(made.values())
+
+
+def argmin(x: Variable, axis: int = 0) -> Variable:
+    """Says where x is smallest along ``axis``."""
+    check_type(x, "x", Variable, "argmin")
+    return _without_gradient(append_single_op("arg_min", {"X": x}, {"Out": "int64"}, {"axis": axis}))[0]
+
+
+def argmax(x: Variable, axis: int = 0) -> Variable:
+    """Says where x is largest along ``axis``."""
+    check_type(x, "x", Variable, "argmax")
+    return _without_gradient(append_single_op("arg_max", {"X": x}, {"Out": "int64"}, {"axis": axis}))[0]
+
+
+def argsort(
+    input: Variable, axis: int = -1, name: str | bool | None = None, descending: bool | str | None = False
+) -> tuple[Variable, Variable]:
+    """Gives the elements in order along ``axis``, and where each of them was."""
+    check_type(input, "input", Variable, "argsort")
+    if isinstance(name, bool):  # from 1.6 on, ``descending`` comes before ``name``
+        name, descending = descending or None, name
+    outputs = {"Out": input.dtype, "Indices": "int64"}
+    attrs = {"axis": axis, "descending": bool(descending)}
+    ordered, places = _without_gradient(append_single_op("argsort", {"X": input}, outputs, attrs, name))  # pyright: ignore
+    return ordered, places
+
+
+def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
+    """Gives the ``k`` largest elements of each row, largest first, and where they were."""
+    check_type(input, "input", Variable, "topk")
+    check_type(k, "k", (int, Variable), "topk")
+    inputs: dict[str, Variable | None] = {"X": input, "K": k if isinstance(k, Variable) else None}
+    attrs = {} if isinstance(k, Variable) else {"k": k}
+    outputs = {"Out": input.dtype, "Indices": "int64"}
+    values, places = _without_gradient(append_single_op("top_k", inputs, outputs, attrs, name))
+    return values, places
+
+
+def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
+    """Gives the different elements of a vector as they first appear, and for each element its place among them.
+
+    Args:
+      dtype: of the places.
+    """
+    out, index = _unique("unique", x, dtype, {"Out": None, "Index": None})
+    return out, index
+
+
+def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+    """As unique, with how often each of the different elements appears."""
+    out, index, count = _unique("unique_with_counts", x, dtype, {"Out": None, "Index": None, "Count": None})
+    return out, index, count
+
+
+def _unique(type: str, x: Variable, dtype: Any, outputs: dict[str, Any]) -> list[Variable]:
+    check_type(x, "x", Variable, type)
+    if len(x.shape) != 1:
+        raise ValueError(f"{type}: x must be a vector, not of shape {list(x.shape)}")
+    dtype = as_dtype(dtype)
+    if dtype not in (as_dtype("int32"), as_dtype("int64")):
+        raise TypeError(f"{type}: dtype must be int32 or int64, not {dtype.name}")
+    dtypes = {slot: x.dtype if slot == "Out" else dtype for slot in outputs}
+    return list(append_single_op(type, {"X": x}, dtypes, {"dtype": int(dtype)}).values())

@@ -1,0 +1,1 @@
+"""Control flow: branches, loops, tensor arrays of loops."""

@@ -1,0 +1,192 @@
+"""Loops that fill arrays of tensors, compiled: beam searches above all.
+
+The arrays become `Stacked` ones, with as many places as the loop has turns at most. How much room their tensors need is
+found by looking at a turn with the room of the first ones, then with that of what it writes, until nothing grows.
+Gradients do not flow through such a loop; where they must, and where no bound is known, it runs turn by turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from refluid.ops.control.folding import needs_host
+from refluid.ops.control.stacked import MisfitError, Outline, Record, Stacked, joined_shape
+from refluid.ops.core.values import plain
+from refluid.ops.sequence.steps import Steps
+
+_ARRAY_OPS = ("read_from_array", "write_to_array", "lod_array_length")
+_LOOKS = 4  # how often a loop is looked at before its tensors are taken to grow for ever
+
+
+@dataclass(frozen=True)
+class ArrayLoop:
+    """A loop that fills arrays, of at most ``turns`` turns."""
+
+    turns: int
+
+
+def array_loop(operator: Any) -> ArrayLoop | None:
+    """What is known of a `while` that can be compiled as a loop over arrays."""
+    block = operator.attrs["sub_block"]
+    if operator.type != "while" or operator.turn_by_turn or not _fills_arrays(block):
+        return None
+    if any(op.type == "while_grad" and op.attrs["sub_block"] is block for op in operator.block.ops):
+        return None
+    turns = _bound(operator, block)
+    if turns is None or not _is_compiled(block) or not _counts_positions(operator, block):
+        return None
+    return ArrayLoop(turns)
+
+
+def _all_ops(block: Any) -> Iterator[Any]:
+    for op in block.ops:
+        yield from op.within()
+
+
+def _fills_arrays(block: Any) -> bool:
+    return any(op.type == "write_to_array" for op in _all_ops(block))
+
+
+def _is_compiled(block: Any) -> bool:
+    """Whether nothing but positions in arrays needs values."""
+    others = [op for op in block.ops if op.type not in _ARRAY_OPS and op.type != "conditional_block"]
+    if needs_host(others, block):
+        return False
+    branches = [op for op in block.ops if op.type == "conditional_block"]
+    return all(op.attrs.get("is_scalar_condition") and _is_compiled(op.attrs["sub_block"]) for op in branches)
+
+
+def _bound(operator: Any, block: Any) -> int | None:
+    """The smallest constant that a counter of the loop must stay below."""
+    (condition,) = operator.input("Condition")
+    tests = {op.output("Out")[0]: op for op in _all_ops(block) if op.type in ("less_than", "less_equal")}
+    joins = {op.output("Out")[0]: op for op in _all_ops(block) if op.type == "logical_and"}
+    found, waiting = [], [condition]
+    while waiting:
+        name = waiting.pop()
+        if name in tests:
+            found.append(tests[name])
+        elif name in joins:
+            waiting += [*joins[name].input("X"), *joins[name].input("Y")]
+    found = [op for op in found if _counts(operator, block, op.input("X")[0])]
+    limits = [(_constant(operator, op.input("Y")[0]), op.type == "less_equal") for op in found]
+    return min((limit + also for limit, also in limits if limit is not None), default=None)
+
+
+def _counts_positions(operator: Any, block: Any) -> bool:
+    """Whether arrays are read and written where counters are, so that there are no more positions than turns."""
+    positions = {name for op in _all_ops(block) if op.type in _ARRAY_OPS for name in op.input("I")}
+    return all(_counts(operator, block, name) for name in positions)
+
+
+def _counts(operator: Any, block: Any, name: str) -> bool:
+    """Whether a variable begins as a constant and is only ever incremented by one."""
+    writers = [op for op in _all_ops(block) if name in op.output_arg_names and not op.sub_blocks()]
+    counted = len(writers) == 1 and writers[0].type == "increment" and writers[0].attr("step") == 1
+    return counted and _constant(operator, name) == 0
+
+
+def _constant(operator: Any, name: str) -> int | None:
+    """What a variable holds before the loop, if a constant says so."""
+    before = operator.block.ops[: operator.block.ops.index(operator)]
+    writers = [op for op in before if name in op.output_arg_names]
+    if len(writers) != 1 or writers[0].type != "fill_constant" or writers[0].input_arg_names:
+        return None
+    return int(float(writers[0].attrs.get("str_value") or writers[0].attrs.get("value", 0.0)))
+
+
+def run_array_loop(
+    run_block: Any, loop: ArrayLoop, block: Any, env: dict[str, Any], names: list[str], test: str
+) -> Any:
+    """What the loop leaves in the variables ``names``."""
+    changing = {*names, test}
+    missing = [name for name in changing if name not in env]
+    arrays = {name: value for name, value in env.items() if isinstance(value, list)}
+    if missing and not _are_arrays(block, missing):
+        run_block.give_up(f"{', '.join(missing)} have no value before the loop")
+    arrays.update((name, []) for name in missing)
+    try:
+        likes = _rooms(run_block, block, env, arrays, changing)
+        places = max(loop.turns + 1, *(len(tensors) for tensors in arrays.values()), 1)
+        stacked = {name: _stacked(arrays[name], likes[name], places) for name in arrays if likes[name] is not None}
+        end = _compiled(run_block, block, {**env, **stacked}, {n for n in changing if n in env or n in stacked}, test)
+    except MisfitError as error:
+        run_block.give_up(str(error))
+    return [end.get(name, arrays.get(name)) for name in names]
+
+
+def _are_arrays(block: Any, names: list[str]) -> bool:
+    variables = (block.find_var_recursive(name) for name in names)
+    return all(variable is not None and variable.type.name == "LOD_TENSOR_ARRAY" for variable in variables)
+
+
+def _stacked(tensors: list[Any], like: Any, places: int) -> Stacked:
+    if tensors:
+        return Stacked.of_list(tensors, like, places)
+    empty = jax.tree.map(lambda part: jnp.zeros((places, *part.shape), part.dtype), like)
+    return Stacked(empty, jnp.zeros((), jnp.int64))
+
+
+def _rooms(run_block: Any, block: Any, env: dict, arrays: dict[str, list], changing: set[str]) -> dict[str, Any]:
+    """What the tensors of each array must have room for."""
+    likes: dict[str, Any] = {}
+    for name, tensors in arrays.items():
+        likes[name] = None
+        for each in tensors:
+            likes[name] = joined_shape(likes[name], each)
+    for _ in range(_LOOKS):
+        records = {name: Record(like) for name, like in likes.items()}
+        outlines = {name: Outline(record) for name, record in records.items()}
+        # The values are no arguments: those that are known stay known.
+        jax.eval_shape(lambda o=outlines: _turn(run_block, block, {**env, **o}, 0, changing))
+        found = {name: record.like for name, record in records.items()}
+        if jax.tree.map(_sizes, found) == jax.tree.map(_sizes, likes):
+            return found
+        likes = found
+    return run_block.give_up("the tensors of an array grow from turn to turn")
+
+
+def _sizes(part: Any) -> Any:
+    return part.shape
+
+
+def _turn(run_block: Any, block: Any, env: dict[str, Any], turn: Any, changing: set[str], failed: Any = None) -> Any:
+    after = run_block.part(block, block.ops, env, turn, run_block.key, failed)
+    return {name: after[name] for name in changing if name in after}
+
+
+def _compiled(run_block: Any, block: Any, env: dict[str, Any], changing: set[str], test: str) -> dict[str, Any]:
+    """The loop itself; what its turns check is carried along, and told in the end."""
+    start = {name: env[name] for name in changing}
+    checks: list[Any] = []
+
+    def look():
+        failed = {}
+        _turn(run_block, block, env, jnp.int32(0), changing, failed)
+        checks.extend(failed)
+
+    def body(state):
+        count, carried, failed = state
+        now = dict(zip(checks, failed, strict=True))
+        after = _turn(run_block, block, {**env, **carried}, count, changing, now)
+        return count + 1, {name: _like(after[name], old) for name, old in carried.items()}, [now[c] for c in checks]
+
+    jax.eval_shape(look)
+    state = (jnp.int32(0), start, [jnp.zeros((), bool) for _ in checks])
+    _, end, failed = lax.while_loop(lambda state: plain(state[1][test]).reshape(()), body, state)
+    run_block.report(dict(zip(checks, failed, strict=True)))
+    return end
+
+
+def _like(new: Any, old: Any) -> Any:
+    if isinstance(old, Stacked | Steps):
+        return new
+    if jax.tree.structure(new) != jax.tree.structure(old) or plain(new).shape != plain(old).shape:
+        raise MisfitError(f"a variable of shape {list(plain(old).shape)} becomes one of {list(plain(new).shape)}")
+    return jax.tree.map(lambda a, b: a.astype(b.dtype), new, old)

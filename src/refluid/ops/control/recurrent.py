@@ -1,0 +1,57 @@
+"""Static recurrence: a block run once per time step, as a scan."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+
+from refluid.ops.core.infer import Described
+from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import sequences_only_in
+from refluid.ops.core.values import Ragged, plain
+
+
+def given_shapes(inputs: Described, attrs: dict) -> Described:
+    """Shape inference of ops that run blocks: their outputs keep the shapes the layer gave them."""
+    return {}
+
+
+@op(
+    "recurrent",
+    inputs="inputs* initial_states*? parameters*?",
+    outputs="outputs* step_scopes?",
+    infer=given_shapes,
+    lod="aware",
+    row_wise=sequences_only_in("parameters"),
+)
+def recurrent(inputs, initial_states, parameters, *, run_block, sub_block, ex_states=(), states=(), reverse=False):
+    """Runs the block for every row of ``inputs``; its ``states`` of one step are the ``ex_states`` of the next.
+
+    The block sees the sequences among ``parameters``. Steps, states and outputs are rows: in Fluid they have no LoD.
+    """
+    outer = dict(zip(run_block.names("parameters"), parameters, strict=True))
+    step_inputs, step_outputs = run_block.names("inputs"), run_block.names("outputs")
+
+    def rows_of(value):
+        if isinstance(value, Ragged):
+            run_block.refuse_padding()
+        return plain(value)
+
+    def step(carried, now):
+        turn, rows = now
+        env = {**outer, **dict(zip(ex_states, carried, strict=True)), **dict(zip(step_inputs, rows, strict=True))}
+        env = run_block(sub_block, env, turn)
+        after = [rows_of(env[name]).astype(before.dtype) for name, before in zip(states, carried, strict=True)]
+        return after, [rows_of(env[name]) for name in step_outputs]
+
+    turns = jnp.arange(inputs[0].shape[0], dtype=jnp.int32)
+    _, outputs = lax.scan(
+        step, [plain(x) for x in initial_states], (turns, [plain(x) for x in inputs]), reverse=reverse
+    )
+    return outputs, None
+
+
+@op("rnn_memory_helper", inputs="X", outputs="Out", row_wise=True)
+def rnn_memory_helper(x, *, dtype=5):
+    """x, under the name by which the recurrence knows it."""
+    return x

@@ -1,0 +1,1 @@
+"""What an op is: registry, inference, gradients, values, checks. Registers no op."""

@@ -1,0 +1,112 @@
+"""Shapes and dtypes of an op's outputs, by abstract evaluation of its rule.
+
+A dim of -1 is unknown until a batch is fed. The rule is evaluated twice, with two different stand-in sizes for every
+unknown dim; where the two results differ, the output dim depends on the unknown and is -1 again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from refluid import backend
+from refluid.ops.core.registry import OpDef, lookup
+from refluid.ops.core.values import Ragged, SelectedRows
+
+
+class ShapeDtype(NamedTuple):
+    """A variable's static description; dims are -1 where they are not known."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    rows: bool = False  # a SelectedRows of that shape rather than an array
+    lod_level: int = 0  # how many levels of sequences cut its rows
+
+
+Described = dict[str, list[ShapeDtype]]
+
+# Large, so that no kernel is wider than the stand-in; rich in divisors, so that splits and folds work.
+_STAND_INS = (10080, 20160)
+_ROWS = 7  # how many rows a SelectedRows stand-in holds; no output shape depends on it
+
+
+def infer_outputs(definition: OpDef, inputs: Described, attrs: dict[str, Any]) -> Described | None:
+    """The outputs' shapes and dtypes, or None where they depend on values.
+
+    Raises whatever the rule raises when the inputs do not fit it.
+    """
+    if definition.infer is not None:
+        return definition.infer(inputs, attrs)
+    if definition.host or any(slot in inputs for slot in definition.static):
+        return None
+    if any(isinstance(value, np.ndarray) for value in attrs.values()):
+        return _evaluate(definition, inputs, attrs, 1)
+    frozen_inputs = tuple((slot, tuple(values)) for slot, values in inputs.items())
+    frozen_attrs = tuple((name, freeze(value)) for name, value in definition.known_attrs(attrs).items())
+    return dict(_infer(definition.type, frozen_inputs, frozen_attrs))
+
+
+def freeze(value: Any) -> Any:
+    """``value`` with lists made tuples, so that it can be a dictionary key."""
+    return tuple(map(freeze, value)) if isinstance(value, list | tuple) else value
+
+
+@lru_cache(maxsize=65536)
+def _infer(type: str, inputs: tuple, attrs: tuple):
+    definition = lookup(type)
+    described = {slot: list(values) for slot, values in inputs}
+    dims = [dim for _, values in inputs for value in values for dim in (*value.shape, *(-1,) * value.lod_level)]
+    if -1 not in dims:
+        return _evaluate(definition, described, dict(attrs), 1)
+    try:
+        small, large = (_evaluate(definition, described, dict(attrs), size) for size in _STAND_INS)
+    except Exception as first:  # noqa: BLE001 - rules may raise anything
+        return _infer_with_known_sizes(definition, described, dict(attrs), dims, first)
+    return {slot: [_common(a, b) for a, b in zip(small[slot], large[slot], strict=True)] for slot in small}
+
+
+def _infer_with_known_sizes(definition: OpDef, inputs: Described, attrs: dict, dims: Iterable[int], first: Exception):
+    """An unknown dim may have to equal a known one; only where no size works are the inputs wrong."""
+    for size in sorted({dim for dim in dims if dim > 0}, reverse=True):
+        try:
+            return _evaluate(definition, inputs, attrs, size)
+        except Exception:  # noqa: BLE001 - the first failure is the one worth telling
+            continue
+    raise first
+
+
+def _evaluate(definition: OpDef, inputs: Described, attrs: dict[str, Any], stand_in: int) -> Described:
+    backend.prepare()  # a rule may ask for the platform
+    aware = definition.lod == "aware"
+    arguments = {slot: [_stand_in(value, stand_in, aware) for value in values] for slot, values in inputs.items()}
+    services = {"key": jax.random.key(0)} if definition.random else {}
+    with jax.enable_x64(True):
+        outputs = jax.eval_shape(lambda values: definition.call(values, attrs, **services), arguments)
+    return {slot: [_described(v) for v in values] for slot, values in outputs.items()}
+
+
+def _described(value: Any) -> ShapeDtype:
+    levels = value.levels if isinstance(value, Ragged) else 0
+    return ShapeDtype(tuple(value.shape), np.dtype(value.dtype), isinstance(value, SelectedRows), levels)
+
+
+def _stand_in(value: ShapeDtype, size: int, aware: bool) -> Any:
+    shape = tuple(size if dim == -1 else dim for dim in value.shape)
+    if value.lod_level and aware:
+        # Rows, sequences and lengths are all unknown, and all different.
+        levels = range(1, value.lod_level + 1)
+        offsets = tuple(jax.ShapeDtypeStruct((size // 2 ** (value.lod_level - i + 1) + 1,), np.int32) for i in levels)
+        return Ragged(jax.ShapeDtypeStruct(shape, value.dtype), offsets, size // 16)
+    if not value.rows:
+        return jax.ShapeDtypeStruct(shape, value.dtype)
+    return SelectedRows(
+        jax.ShapeDtypeStruct((_ROWS,), np.int64), jax.ShapeDtypeStruct((_ROWS, *shape[1:]), value.dtype), shape[0]
+    )
+
+
+def _common(a: ShapeDtype, b: ShapeDtype) -> ShapeDtype:
+    return a._replace(shape=tuple(m if m == n else -1 for m, n in zip(a.shape, b.shape, strict=True)))

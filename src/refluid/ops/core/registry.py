@@ -1,0 +1,275 @@
+"""What an op is, and the table of all ops.
+
+One function is an op's whole definition. Positional parameters are its input slots, in order; keyword-only
+parameters are its attributes with Fluid's defaults; the returned values are its output slots, in order.
+Shapes, dtypes and gradients are derived from that function elsewhere (`infer`, `grad`).
+
+Slots are written as Fluid spells them, with ``*`` for a repeated slot (the rule sees a list) and ``?`` for an
+optional one (the rule sees None when it is not connected)::
+
+    @op("elementwise_add", inputs="X Y", outputs="Out")
+    def elementwise_add(x, y, *, axis=-1): ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from refluid.errors import UnknownOpError
+
+GRAD_SUFFIX = "@GRAD"
+EMPTY = "@EMPTY@"  # the name that a result nobody wants is written to
+BOUNDARY = frozenset({"feed", "fetch"})  # ops that move values between a program and its caller; they have no rule
+
+# Keyword-only parameters the lowering fills in by itself; they are not attributes of the op.
+_SERVICES = frozenset({"key", "host", "run_block"})
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input or output slot of an op."""
+
+    name: str
+    repeated: bool = False
+    optional: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Slot:
+        name = text.rstrip("*?")
+        flags = text[len(name) :]
+        return cls(name, repeated="*" in flags, optional="?" in flags)
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """A registered op: its schema and its rule."""
+
+    type: str
+    rule: Callable[..., Any]
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    services: frozenset[str] = frozenset()
+    differentiable: frozenset[str] | None = None  # input slots; None stands for every floating-point one
+    has_grad: bool = True
+    infer: Callable[..., Any] | None = None
+    static: frozenset[str] = frozenset()
+    constant: bool | Callable[[Any], bool] = False
+    random: bool = False
+    host: bool | Callable[[Any], bool] = False
+    lod: str | None = "share"
+    row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
+    sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
+    together: Callable[..., list[Any]] | None = None
+    forward: OpDef | None = None  # set on derived gradient ops only
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(slot.name for slot in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(slot.name for slot in self.outputs)
+
+    def runs_on_host(self, operator: Any) -> bool:
+        """Whether this operator of the op cannot be compiled."""
+        return self.host(operator) if callable(self.host) else self.host
+
+    def is_constant(self, operator: Any) -> bool:
+        """Whether the results of this operator of the op are known while tracing, whatever its inputs are."""
+        return self.constant(operator) if callable(self.constant) else self.constant
+
+    def takes_padding(self, attrs: dict[str, Any], arguments: dict[str, list[Any]]) -> bool:
+        """Whether rows of padding in the inputs cannot change real rows of the outputs."""
+        if self.forward is not None:
+            inputs = {slot: arguments[slot] for slot in self.forward.input_names if slot in arguments}
+            return self.forward.takes_padding(attrs, inputs)
+        if callable(self.row_wise):
+            return self.row_wise(attrs, arguments)
+        return self.row_wise or self.lod == "aware"
+
+    def known_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The attributes the rule understands; the rest only choose kernels in real Fluid."""
+        return {name: attrs[name] for name in self.attrs if name in attrs}
+
+    def call(self, arguments: dict[str, list[Any]], attrs: dict[str, Any], **services: Any) -> dict[str, list[Any]]:
+        """Runs the rule on slot -> values and returns slot -> values."""
+        results = self.rule(*self._positional(arguments), **self.known_attrs(attrs), **services)
+        return self.bind_results(results)
+
+    def call_together(
+        self, arguments: Sequence[dict[str, list[Any]]], attrs: dict[str, Any]
+    ) -> list[dict[str, list[Any]] | None]:
+        """Runs several operators at once: for each what `call` would give, or None if it has to be called."""
+        assert self.together is not None
+        results = self.together([self._positional(each) for each in arguments], **self.known_attrs(attrs))
+        return [None if result is None else self.bind_results(result) for result in results]
+
+    def _positional(self, arguments: dict[str, list[Any]]) -> list[Any]:
+        return [_argument(slot, arguments.get(slot.name)) for slot in self.inputs]
+
+    def bind_results(self, results: Any) -> dict[str, list[Any]]:
+        """Names the rule's return values by output slot; None leaves a slot unwritten."""
+        if len(self.outputs) == 1:
+            results = (results,)
+        bound: dict[str, list[Any]] = {}
+        for slot, value in zip(self.outputs, results, strict=True):
+            if value is not None:
+                bound[slot.name] = list(value) if slot.repeated else [value]
+        return bound
+
+
+def _argument(slot: Slot, values: list[Any] | None) -> Any:
+    if slot.repeated:
+        return list(values or ())
+    return values[0] if values else None
+
+
+_OPS: dict[str, OpDef] = {}
+
+
+def op(
+    type: str,
+    *,
+    inputs: str,
+    outputs: str,
+    grad: str | None = "auto",
+    differentiable: str | None = None,
+    infer: Callable[..., Any] | None = None,
+    static: str = "",
+    constant: bool | Callable[[Any], bool] = False,
+    random: bool = False,
+    host: bool | Callable[[Any], bool] = False,
+    lod: str | None = "share",
+    row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
+    sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
+    together: Callable[..., list[Any]] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers the decorated function as the definition of op ``type``.
+
+    Args:
+      type: Fluid's op type.
+      inputs, outputs: slot names in order, ``*`` repeated, ``?`` optional.
+      grad: "auto" derives ``<type>_grad`` with jax.vjp, unless an op of that name is registered, which then is
+        the gradient; None declares that no gradient flows through the op.
+      differentiable: input slots that can receive a gradient; by default all floating-point inputs.
+      infer: replaces shape inference by evaluation. Called as ``infer(inputs, attrs)`` with slot -> list of
+        ``ShapeDtype``, returns slot -> list of ``ShapeDtype``; unknown dims are -1.
+      static: input slots whose values decide shapes: the rule receives NumPy arrays there. Where the lowering cannot
+        know them before running, the op runs eagerly between compiled pieces.
+      constant: the outputs depend on the inputs' shapes only, so they are known while tracing. May be a function of the
+        operator.
+      random: the rule takes ``key``, a jax.random key.
+      host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
+        in its signature receives the HostContext (scope, operator, place). May be a function of the operator.
+        A rule with a ``run_block`` parameter runs blocks: it receives a BlockRunner, and gradients are derived even on
+        the host.
+      lod: what happens to sequences. "share": the rule sees their rows as plain arrays, and outputs with as many rows
+        get the first input's offsets. None: likewise, but outputs are no sequences. "aware": the rule takes and gives
+        `Ragged` values, and minds their padding.
+      row_wise: whether each output row depends on the same input row only, so that padding rows do no harm; or a
+        function of the attributes and the arguments that tells (see `rows`). Rules with lod="aware" take padding as it
+        comes, unless they have such a function.
+      sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
+      together: a faster way for operators that have the same attributes and do not depend on each other. Called with a
+        list of the positional arguments of each, and the attributes; returns for each what the rule would, or None
+        where the rule has to be called. It may update state in place.
+    """
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = inspect.signature(rule).parameters.values()
+        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        add(
+            OpDef(
+                type=type,
+                rule=rule,
+                inputs=tuple(map(Slot.parse, inputs.split())),
+                outputs=tuple(map(Slot.parse, outputs.split())),
+                attrs={p.name: p.default for p in keywords if p.name not in _SERVICES},
+                services=frozenset(p.name for p in keywords) & _SERVICES,
+                differentiable=None if differentiable is None else frozenset(differentiable.split()),
+                has_grad=grad is not None,
+                infer=infer,
+                static=frozenset(static.split()),
+                constant=constant,
+                random=random,
+                host=host,
+                lod=lod,
+                row_wise=row_wise,
+                sparse_outputs=sparse_outputs,
+                together=together,
+            )
+        )
+        return rule
+
+    return register
+
+
+def elementwise_ops(rules: dict[str, Callable[..., Any]], **options: Any) -> None:
+    """Registers plain JAX functions of one array as ops with slots X and Out, one table entry each."""
+    for type, rule in rules.items():
+        op(type, inputs="X", outputs="Out", **options)(_unary(rule))
+
+
+def _unary(function: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(x):
+        return function(x)
+
+    rule.__doc__ = (function.__doc__ or "").split("\n")[0]
+    return rule
+
+
+def add(definition: OpDef) -> None:
+    """Registers a definition; `op` is the usual way to write one."""
+    if definition.type in _OPS:
+        raise ValueError(f"op {definition.type} is registered twice")
+    _OPS[definition.type] = definition
+
+
+def lookup(type: str) -> OpDef:
+    """The definition of op ``type``; gradient ops that are not registered are derived from their forward op."""
+    found = _OPS.get(type)
+    if found is not None:
+        return found
+    if type.endswith("_grad"):
+        from refluid.ops.core.gradients import derive_gradient_op
+
+        try:
+            forward = lookup(type.removesuffix("_grad"))
+        except UnknownOpError:
+            raise UnknownOpError(type) from None
+        derivable = not forward.host or callable(forward.host) or "run_block" in forward.services
+        if forward.has_grad and not forward.random and derivable:
+            return _OPS.setdefault(type, derive_gradient_op(forward))
+    raise UnknownOpError(type, nearest=_nearest(type))
+
+
+def is_known(type: str) -> bool:
+    """Whether ``type`` can be looked up."""
+    try:
+        lookup(type)
+    except UnknownOpError:
+        return False
+    return True
+
+
+def gradient_of(definition: OpDef) -> OpDef | None:
+    """The gradient op of an op, or None where no gradient flows."""
+    if not definition.has_grad or not is_known(definition.type + "_grad"):
+        return None
+    return lookup(definition.type + "_grad")
+
+
+def all_types() -> Iterable[str]:
+    """Every registered op type, derived gradients left out."""
+    return sorted(type for type, definition in _OPS.items() if definition.forward is None)
+
+
+def _nearest(type: str) -> str | None:
+    import difflib
+
+    close = difflib.get_close_matches(type, _OPS, n=1)
+    return close[0] if close else None

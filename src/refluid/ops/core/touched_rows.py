@@ -1,0 +1,68 @@
+"""The rows an optimizer op touches: all of them for a dense gradient, the gradient's own for SelectedRows.
+
+An update rule written on `Touched` is written once for both. With rows, a table is only read and written at those rows,
+in place where its buffer is donated: the time of a step follows the batch, not the height of the table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refluid.ops.core.values import SelectedRows
+
+
+class Touched:
+    """``grad`` holds the gradient of the touched rows; ``take``, ``put`` and ``add`` reach into full tables."""
+
+    def __init__(self, grad: Any):
+        sparse = isinstance(grad, SelectedRows)
+        merged = grad.merged() if sparse else None
+        self.rows = merged.rows if sparse else None
+        self.grad = merged.values if sparse else grad
+
+    def take(self, table: Any) -> Any:
+        """The touched rows of ``table``; zeros for a row number that stands for no row."""
+        if self.rows is None:
+            return table
+        return table.at[self.rows].get(mode="fill", fill_value=0)
+
+    def put(self, table: Any, values: Any) -> Any:
+        """``table`` with the touched rows replaced."""
+        if self.rows is None:
+            return values
+        return table.at[self.rows].set(values, mode="drop", unique_indices=True)
+
+    def add(self, table: Any, values: Any) -> Any:
+        """``table`` with ``values`` added to the touched rows."""
+        if self.rows is None:
+            return table + values
+        return table.at[self.rows].add(values, mode="drop", unique_indices=True)
+
+
+def add_gradient(table: Any, grad: Any, factor: Any = 1.0) -> Any:
+    """``table + factor * grad``. Repeated rows need no merging here, because they add up anyway."""
+    if isinstance(grad, SelectedRows):
+        return table.at[grad.rows].add(factor * grad.values, mode="drop")
+    return table + factor * grad
+
+
+def dense_gradient(grad: Any) -> Any:
+    """``grad``, for an op that Fluid gives no rule for SelectedRows."""
+    if isinstance(grad, SelectedRows):
+        raise TypeError(
+            "takes no sparse gradient: build the embedding with is_sparse=False, or use an optimizer that does"
+            " (SGD, Momentum, Adagrad, Adam, RMSProp, Lamb)"
+        )
+    return grad
+
+
+def single(attr: Any) -> Any:
+    """A float attribute as Fluid keeps it, in float32: 1 - 0.999 would differ in its fifth digit."""
+    return float(np.float32(attr)) if isinstance(attr, float) else attr
+
+
+def like(scalar: Any, table: Any) -> Any:
+    """A learning rate or beta power, which Fluid keeps as a tensor of shape [1], as a number of ``table``'s dtype."""
+    return scalar.reshape(()).astype(table.dtype)

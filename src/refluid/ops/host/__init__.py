@@ -1,0 +1,1 @@
+"""Ops that run on the host or only exist between processes."""

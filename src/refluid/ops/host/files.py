@@ -1,0 +1,39 @@
+"""Ops that write tensors to files and read them back. They run on the host."""
+
+from __future__ import annotations
+
+import math
+
+from refluid.ops.core.registry import op
+
+
+@op("save", inputs="X", outputs="kLookupTablePath?", grad=None, host=True, lod="aware")
+def save(x, *, file_path="", overwrite=True, save_as_fp16=False, host):
+    """Writes x into a file."""
+    host.write([x], file_path, overwrite, save_as_fp16)
+
+
+@op("save_combine", inputs="X*", outputs="Y?", grad=None, host=True, lod="aware")
+def save_combine(xs, *, file_path="", overwrite=True, save_as_fp16=False, save_to_memory=False, host):
+    """Writes the xs into one file, in their order."""
+    if save_to_memory:
+        raise ValueError("save_to_memory is not supported in a program; fluid.io.save_vars without dirname gives bytes")
+    host.write(xs, file_path, overwrite, save_as_fp16)
+
+
+@op("load", inputs="", outputs="Out", grad=None, host=True, lod="aware")
+def load(*, file_path="", load_as_fp16=False, seek=-1, shape=(), host):
+    """The tensor in a file, or ``shape`` elements of it from the one at ``seek`` on."""
+    (value,) = host.read(file_path, load_as_fp16)
+    if seek < 0:
+        return value
+    taken = value.reshape(-1)[seek : seek + math.prod(shape)]
+    return taken.reshape(tuple(shape))
+
+
+@op("load_combine", inputs="", outputs="Out*", grad=None, host=True, lod="aware")
+def load_combine(*, file_path="", load_as_fp16=False, model_from_memory=False, host):
+    """The tensors in a file, in their order."""
+    if model_from_memory:
+        raise ValueError("model_from_memory is not supported in a program; fluid.io.load_vars takes bytes as filename")
+    return host.read(file_path, load_as_fp16)

@@ -1,0 +1,1 @@
+"""Ops of networks: convolution, normalization, embeddings, losses, images, metrics."""

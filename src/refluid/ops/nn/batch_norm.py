@@ -1,0 +1,145 @@
+"""batch_norm and its gradient.
+
+The array is seen as (outer, channels, inner), inner being 1 where channels come last. Sums go over inner first and then
+over outer, which XLA's CPU code vectorises; the gradient is written out because the derived one makes five passes where
+two are enough.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from refluid.ops.core.registry import op
+from refluid.ops.core.values import Ragged, plain
+
+
+def batch_norm(
+    x,
+    scale,
+    bias,
+    mean,
+    variance,
+    momentum_tensor=None,
+    *,
+    epsilon=1e-5,
+    momentum=0.9,
+    is_test=False,
+    use_global_stats=False,
+    trainable_statistics=False,
+    data_layout="NCHW",
+):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias for each channel; SavedVariance is 1 / sqrt(...)."""
+    view = _by_channel(plain(x), data_layout)
+    if _uses_moving_averages(is_test, use_global_stats, trainable_statistics):
+        y = _normalise(view, scale, bias, mean, lax.rsqrt(variance + epsilon))
+        unused = jnp.zeros_like(mean)
+        return _like(x, y), mean, variance, unused, unused
+    real, count = _counted(x, view)
+    batch_mean = _sum_by_channel(view if real is None else jnp.where(real, view, 0)) / count
+    squares = jnp.square(view - _column(batch_mean))
+    batch_variance = _sum_by_channel(squares if real is None else jnp.where(real, squares, 0)) / count
+    inverse_std = lax.rsqrt(batch_variance + epsilon)
+    if momentum_tensor is not None:
+        momentum = momentum_tensor.reshape(()).astype(mean.dtype)
+    return (
+        _like(x, _normalise(view, scale, bias, batch_mean, inverse_std)),
+        mean * momentum + batch_mean * (1 - momentum),
+        variance * momentum + batch_variance * (1 - momentum),
+        batch_mean,
+        inverse_std,
+    )
+
+
+def batch_norm_grad(
+    x,
+    scale,
+    bias,
+    mean,
+    variance,
+    saved_mean,
+    saved_inverse_std,
+    y_grad,
+    *,
+    epsilon=1e-5,
+    is_test=False,
+    use_global_stats=False,
+    trainable_statistics=False,
+    data_layout="NCHW",
+):
+    """Gradients for x, scale and bias from the saved statistics, or from the moving averages where those were used."""
+    constant = _uses_moving_averages(is_test, use_global_stats, trainable_statistics)
+    center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
+    view, incoming = _by_channel(plain(x), data_layout), _by_channel(plain(y_grad), data_layout)
+    centered = view - _column(center)
+    bias_grad = _sum_by_channel(incoming)
+    scale_grad = _sum_by_channel(incoming * centered) * inverse_std
+    slope = scale * inverse_std
+    x_grad = incoming * _column(slope)
+    if not constant:
+        real, count = _counted(x, view)
+        x_grad -= _column(slope * bias_grad / count) + centered * _column(slope * inverse_std * scale_grad / count)
+        x_grad = x_grad if real is None else jnp.where(real, x_grad, 0)
+    return _like(x, x_grad), scale_grad, bias_grad
+
+
+def _counted(x: Any, view: Any) -> tuple[Any, Any]:
+    """Which rows of the view count (None: all) and how many elements of a channel they hold."""
+    everything = view.size // view.shape[1]
+    if not isinstance(x, Ragged):
+        return None, everything
+    each = everything // x.shape[0]
+    real = jnp.repeat(x.real(), view.shape[0] // x.shape[0], total_repeat_length=view.shape[0])
+    return real[:, None, None], (x.rows * each).astype(view.dtype)
+
+
+def _like(x: Any, values: Any) -> Any:
+    """``values`` in the shape and dtype of x, and sequences if x are."""
+    values = values.reshape(x.shape).astype(x.dtype)
+    return x.with_data(values) if isinstance(x, Ragged) else values
+
+
+def _uses_moving_averages(is_test: bool, use_global_stats: bool, trainable_statistics: bool) -> bool:
+    return use_global_stats or (is_test and not trainable_statistics)
+
+
+def _by_channel(x: Any, data_layout: str) -> Any:
+    """x as (outer, channels, inner), in float32 at least."""
+    if data_layout not in ("NCHW", "NHWC", "AnyLayout"):
+        raise ValueError(f"data_layout must be NCHW or NHWC, not {data_layout}")
+    if x.ndim < 2:
+        raise ValueError(f"X needs a batch and a channel dim, but has shape {list(x.shape)}")
+    axis = 1 if data_layout == "NCHW" else x.ndim - 1
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return wide.reshape(math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :]))
+
+
+def _sum_by_channel(view: Any) -> Any:
+    return view[:, :, 0].sum(0) if view.shape[2] == 1 else view.sum(2).sum(0)
+
+
+def _column(values: Any) -> Any:
+    return values[:, None]
+
+
+def _normalise(view: Any, scale: Any, bias: Any, mean: Any, inverse_std: Any) -> Any:
+    return (view - _column(mean)) * _column(inverse_std * scale) + _column(bias)
+
+
+# On one device sync_batch_norm is batch_norm.
+for _type in ("batch_norm", "sync_batch_norm"):
+    op(
+        _type,
+        inputs="X Scale Bias Mean Variance MomentumTensor?",
+        outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
+        lod="aware",
+    )(batch_norm)
+    op(
+        _type + "_grad",
+        inputs="X Scale Bias? Mean? Variance? SavedMean SavedVariance Y@GRAD",
+        outputs="X@GRAD Scale@GRAD Bias@GRAD",
+        lod="aware",
+    )(batch_norm_grad)

@@ -1,0 +1,136 @@
+"""Embedding tables: looking rows up, their dense or sparse gradients, and the ops on SelectedRows themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from refluid.ops.core.checks import require_in_range
+from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import sequences_only_in
+from refluid.ops.core.values import Ragged, SelectedRows, plain
+
+_NO_PADDING = -1
+
+
+def _sparse_table(attrs: dict[str, Any]) -> set[str]:
+    return {"W@GRAD"} if attrs.get("is_sparse") else set()
+
+
+@op("lookup_table", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
+def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
+    """Rows of w by ids of shape [..., 1]; ``padding_idx`` gives zeros."""
+    if ids.shape[-1:] != (1,):
+        raise ValueError("the last dim of Ids must be 1; lookup_table_v2 (fluid.embedding) takes ids of any shape")
+    return _look_up(ids, w, padding_idx).reshape(*ids.shape[:-1], *w.shape[1:])
+
+
+@op("lookup_table_v2", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
+def lookup_table_v2(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
+    """Rows of w by ids of any shape; ``padding_idx`` gives zeros."""
+    return _look_up(ids, w, padding_idx)
+
+
+def _look_up(ids, w, padding_idx):
+    require_in_range(ids, w.shape[0], slot="Ids", ignore=None if padding_idx == _NO_PADDING else padding_idx)
+    found = w.at[ids].get(mode="clip")
+    if padding_idx == _NO_PADDING:
+        return found
+    return jnp.where((ids == padding_idx)[..., None], 0.0, found)
+
+
+_LOOKUP_GRAD: dict[str, Any] = {
+    "inputs": "Ids W? Out@GRAD",
+    "outputs": "W@GRAD",
+    "grad": None,
+    "lod": "aware",
+    "sparse_outputs": _sparse_table,
+}
+
+
+@op("lookup_table_grad", **_LOOKUP_GRAD)
+@op("lookup_table_v2_grad", **_LOOKUP_GRAD)
+def lookup_table_grad(ids, w, out_grad, *, padding_idx=_NO_PADDING, is_sparse=False, height=0):
+    """dout at the rows that were looked up: SelectedRows with a row for every id, or all of w's rows.
+
+    Only the dense form leaves out ``padding_idx``, in Fluid too. ``height`` says how many rows a table on servers has.
+    """
+    height = height if w is None else w.shape[0]
+    out_grad = plain(out_grad)
+    rows = _real_ids(ids, height).reshape(-1)
+    values = out_grad.reshape(rows.shape[0], *(out_grad.shape[-1:] if w is None else w.shape[1:]))
+    if is_sparse:
+        return SelectedRows(rows, values, height)
+    if padding_idx != _NO_PADDING:
+        rows = jnp.where(rows == padding_idx, height, rows)
+    return SelectedRows(rows, values, height).to_dense()
+
+
+def _real_ids(ids, height):
+    """The ids, with "no row" for those of padding: an optimizer must not count a row as touched because of them."""
+    if not isinstance(ids, Ragged):
+        return ids
+    return ids.masked(height)
+
+
+@op("lookup_table_dequant", inputs="Ids W", outputs="Out", grad=None, row_wise=sequences_only_in("Ids"))
+def lookup_table_dequant(ids, w, *, padding_idx=_NO_PADDING):
+    """Rows of bytes, four packed in a float, scaled between the row's smallest and largest value in front of them."""
+    found = lookup_table(ids, w, padding_idx=padding_idx)
+    smallest, largest, packed = found[..., 0:1], found[..., 1:2], found[..., 2:]
+    quantised = jax.lax.bitcast_convert_type(packed, jnp.uint8).reshape(*packed.shape[:-1], -1)
+    return smallest + (largest - smallest) / 256 * quantised.astype(w.dtype)
+
+
+@op(
+    "merge_selected_rows",
+    inputs="X",
+    outputs="Out",
+    grad=None,
+    sparse_outputs=lambda attrs: {"Out"},
+)
+def merge_selected_rows(x):
+    """Each row once, in order. Places that become free hold no row and zeros: shapes must not depend on values."""
+    return x.merged() if isinstance(x, SelectedRows) else x
+
+
+def _as_high_as_x(inputs: Described, attrs: dict[str, Any]) -> Described:
+    """How many rows there are is not known before running; Fluid announces all of X's height."""
+    (x,) = inputs["X"]
+    return {"Out": [ShapeDtype(x.shape, x.dtype)]}
+
+
+@op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None, infer=_as_high_as_x)
+def get_tensor_from_selected_rows(x):
+    """The values of the rows there are, as a tensor."""
+    return x.values if isinstance(x, SelectedRows) else x
+
+
+@op("cvm", inputs="X CVM", outputs="Y", differentiable="X", row_wise=True)
+def cvm(x, show_click, *, use_cvm=True):
+    """The first two columns, shows and clicks, as log(show + 1) and the logarithm of the click rate, or left out."""
+    if not use_cvm:
+        return x[:, 2:]
+    logarithms = jnp.log(x[:, :2] + 1)
+    return jnp.concatenate([logarithms[:, :1], logarithms[:, 1:] - logarithms[:, :1], x[:, 2:]], 1)
+
+
+@op("cvm_grad", inputs="X CVM Y@GRAD", outputs="X@GRAD", grad=None, lod=None)
+def cvm_grad(x, show_click, y_grad, *, use_cvm=True):
+    """dy, with the sample's own shows and clicks in the first two columns: a server counts them like gradients."""
+    return jnp.concatenate([show_click.astype(y_grad.dtype), y_grad[:, 2:] if use_cvm else y_grad], 1)
+
+
+@op("add_position_encoding", inputs="X", outputs="Out")
+def add_position_encoding(x, *, alpha=1.0, beta=1.0):
+    """alpha * x + beta * (sines, then cosines, of the position at falling frequencies)."""
+    if x.ndim != 3 or x.shape[2] % 2:
+        raise ValueError("X must have the shape [batch, length, size] with an even size")
+    half = x.shape[2] // 2
+    positions = jnp.arange(x.shape[1], dtype=x.dtype)[:, None]
+    exponents = jnp.arange(half, dtype=x.dtype) / (half - 1) if half > 1 else jnp.ones(1, x.dtype)
+    angles = positions / jnp.power(jnp.asarray(10000.0, x.dtype), exponents)
+    return alpha * x + beta * jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], 1)

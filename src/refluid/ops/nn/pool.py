@@ -1,0 +1,363 @@
+"""Pooling: the maximum or the mean over windows of images and volumes.
+
+Works channels-last, like conv.py. A window is reduced as elementwise operations on one strided view per window element,
+which XLA makes one vectorised loop of; the gradients are elementwise too, over the input cut into blocks of one stride.
+reduce_window and its gradient, select_and_scatter, take 5 to 30 times as long on CPU (bench/lowerings.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from refluid.ops.core.registry import op
+from refluid.ops.nn.conv import Window, as_given, channels_last, explicit_pads
+
+MANY = 256  # window elements; above, an op for each makes programs too long to compile
+
+
+def _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode) -> tuple[Window, tuple[int, ...]]:
+    """The window, padded so that its last position fits, and how often it fits in each dim."""
+    if len(ksize) != len(dims) or len(strides) != len(dims):
+        raise ValueError(f"ksize {list(ksize)} and strides {list(strides)} must hold {len(dims)} numbers each")
+    pads = explicit_pads(paddings, padding_algorithm, dims, ksize, strides)
+    sides = zip(dims, ksize, strides, pads, strict=True)
+    positions = tuple((n + low + high - k + (s - 1 if ceil_mode else 0)) // s + 1 for n, k, s, (low, high) in sides)
+    if min(positions) <= 0:
+        raise ValueError(f"a window of {list(ksize)} does not fit into {list(dims)} with padding {list(pads)}")
+    window = Window(tuple(ksize), tuple(strides), (1,) * len(dims), pads)
+    return window.fitted(dims, positions), positions
+
+
+def _views(x, window, fill):
+    """For each window element, in row-major order, the padded x it meets."""
+    positions = window.positions(x.shape[1:-1])
+    x = lax.pad(x, jnp.asarray(fill, x.dtype), [(0, 0, 0), *((*pad, 0) for pad in window.pads), (0, 0, 0)])
+    for offset in window.offsets():
+        limit = [o + (n - 1) * s + 1 for o, n, s in zip(offset, positions, window.strides, strict=True)]
+        yield lax.slice(x, (0, *offset, 0), (x.shape[0], *limit, x.shape[-1]), (1, *window.strides, 1))
+
+
+def _is_global(x, window) -> bool:
+    return x.shape[1:-1] == window.kernel and not any(itertools.chain.from_iterable(window.pads))
+
+
+def _space(x) -> tuple[int, ...]:
+    return tuple(range(1, x.ndim - 1))
+
+
+# Gradients: every input element belongs to a block of one stride per dim, and to the windows of a few blocks around
+
+
+def _gather(window: Window, dims: Sequence[int], pieces: Any, term: Any):
+    """For every input element, the sum over windows that contain it of ``term(offset, *pieces)``.
+
+    Args:
+      pieces: pairs of an array with an element per window and the value it has where there is no window.
+      term: takes, by dim, the offset in the window as an array to broadcast, and the windows' elements.
+    """
+    (first, _), rank = pieces[0], len(dims)
+    batch, *positions, channels = first.shape
+    strides = window.strides
+    around = [-(-k // s) - 1 for k, s in zip(window.kernel, strides, strict=True)]  # further blocks a window meets
+    blocks = [n + a for n, a in zip(positions, around, strict=True)]
+    if any(around):
+        config = [(0, 0, 0), *((a, a, 0) for a in around), (0, 0, 0)]
+        pieces = [(lax.pad(piece, jnp.asarray(fill, piece.dtype), config), fill) for piece, fill in pieces]
+    inside = [2 * i + 2 for i in range(rank)]  # the dims of an element's place in its block
+    total = None
+    for back in itertools.product(*(range(a + 1) for a in around)):
+        start = [0, *(a - b for a, b in zip(around, back, strict=True)), 0]
+        limit = [batch, *(s + n for s, n in zip(start[1:-1], blocks, strict=True)), channels]
+        met = [jnp.expand_dims(lax.slice(piece, start, limit), inside) for piece, _ in pieces]
+        offset = [
+            lax.broadcasted_iota(jnp.int32, [s if i == at else 1 for i in range(2 * rank + 2)], at) + b * s
+            for at, b, s in zip(inside, back, strides, strict=True)
+        ]
+        part = term(offset, *met)
+        total = part if total is None else total + part
+    assert total is not None
+    folded = [batch, *itertools.chain.from_iterable(zip(blocks, strides, strict=True)), channels]
+    whole = jnp.broadcast_to(total, folded).reshape(
+        batch, *(n * s for n, s in zip(blocks, strides, strict=True)), channels
+    )
+    # From blocks to padded space, which may end before them, and from there to the input.
+    ends = zip(whole.shape[1:-1], window.pads, dims, strict=True)
+    config = [(0, 0, 0), *((-low, n - size + low, 0) for size, (low, _), n in ends), (0, 0, 0)]
+    return lax.pad(whole, jnp.zeros((), whole.dtype), config)
+
+
+# Maximum
+
+
+def _larger(a, b):
+    """Fluid's maximum: b unless a is larger, so that a NaN lasts only until the next number."""
+    return jnp.where(a > b, a, b)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _max_pool(x, window: Window):
+    lowest = jnp.asarray(jnp.finfo(x.dtype).min, x.dtype)  # what Fluid starts from; -inf is below it
+    if math.prod(window.kernel) <= MANY:
+        return reduce(_larger, _views(x, window, -jnp.inf), lowest)
+    if _is_global(x, window):
+        return jnp.maximum(x.max(_space(x), keepdims=True), lowest)
+    sides = [(1, 1), *zip(window.kernel, window.strides, strict=True), (1, 1)]
+    sizes, strides = zip(*sides, strict=True)
+    return lax.reduce_window(x, lowest, lax.max, sizes, strides, ((0, 0), *window.pads, (0, 0)))
+
+
+def _max_pool_forward(x, window):
+    out = _max_pool(x, window)
+    return out, (x, out)
+
+
+def _max_pool_backward(window, saved, g):
+    x, out = saved
+    first = _first_equal(x, out, window)
+    base = _bases(window)
+
+    def term(offset, first, g):
+        return jnp.where(first == sum(o * b for o, b in zip(offset, base, strict=True)), g, jnp.zeros((), g.dtype))
+
+    return (_gather(window, x.shape[1:-1], [(first, -1), (g, 0)], term),)
+
+
+_max_pool.defvjp(_max_pool_forward, _max_pool_backward)
+
+
+def _bases(window) -> list[int]:
+    """The weights that make one number of an offset, with room for the offsets of whole strides."""
+    room = [-(-k // s) * s for k, s in zip(window.kernel, window.strides, strict=True)]
+    return [math.prod(room[i + 1 :]) for i in range(len(room))]
+
+
+def _first_equal(x, out, window):
+    """The place in each window of the first element equal to out, as one number (`_bases`), or -1."""
+    base = _bases(window)
+    if math.prod(window.kernel) > MANY and _is_global(x, window):
+        flat = (x == out).reshape(x.shape[0], -1, x.shape[-1])
+        place = jnp.where(flat.any(1), jnp.argmax(flat, axis=1), -1).astype(jnp.int32)
+        return place.reshape(out.shape)
+    places = [sum(o * b for o, b in zip(offset, base, strict=True)) for offset in window.offsets()]
+    first = jnp.full(out.shape, -1, jnp.int32)
+    for view, place in reversed(list(zip(_views(x, window, -jnp.inf), places, strict=True))):
+        first = jnp.where(view == out, jnp.int32(place), first)
+    return first
+
+
+# Mean
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _sum_pool(x, window: Window):
+    if _is_global(x, window):
+        return x.sum(_space(x), keepdims=True)
+    if math.prod(window.kernel) <= MANY:
+        return sum(_views(x, window, 0))
+    sides = [(1, 1), *zip(window.kernel, window.strides, strict=True), (1, 1)]
+    sizes, strides = zip(*sides, strict=True)
+    return lax.reduce_window(x, jnp.zeros((), x.dtype), lax.add, sizes, strides, ((0, 0), *window.pads, (0, 0)))
+
+
+def _sum_pool_backward(window, shape, g):
+    whole = all(k % s == 0 for k, s in zip(window.kernel, window.strides, strict=True))
+
+    def term(offset, g):
+        if whole:
+            return g
+        inside = [o < k for o, k in zip(offset, window.kernel, strict=True)]
+        return jnp.where(reduce(jnp.logical_and, inside), g, jnp.zeros((), g.dtype))
+
+    return (_gather(window, shape[1:-1], [(g, 0)], term),)
+
+
+_sum_pool.defvjp(lambda x, window: (_sum_pool(x, window), x.shape), _sum_pool_backward)
+
+
+def _elements(window, dims, exclusive) -> list[np.ndarray]:
+    """By dim, how many elements each window counts: those it has, or where ``exclusive`` those not in the padding."""
+    counts = []
+    for n, k, s, (low, high) in zip(dims, window.kernel, window.strides, window.pads, strict=True):
+        begin = np.arange(0, n + low + high - k + 1, s) - low
+        inside = np.minimum(begin + k, n) - np.maximum(begin, 0)
+        counts.append(inside if exclusive else np.full_like(inside, k))
+    return counts
+
+
+def _over(x, counts):
+    """x divided by the product of the counts of its windows."""
+    size = jnp.ones((), x.dtype)
+    for dim, count in enumerate(counts, 1):
+        size = size * count.astype(x.dtype).reshape([-1 if i == dim else 1 for i in range(x.ndim)])
+    return x / size
+
+
+# Adaptive windows: the i-th of n begins at floor(i * dim / n) and ends before ceil((i + 1) * dim / n)
+
+
+def _adaptive_places(dims, sizes) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """By dim, the elements of each window, padded with its last one, and which of them count."""
+    places, valid = [], []
+    for dim, size in zip(dims, sizes, strict=True):
+        begin = np.arange(size) * dim // size
+        end = -(-(np.arange(size) + 1) * dim // size)
+        place = begin[:, None] + np.arange((end - begin).max())
+        places.append(np.minimum(place, end[:, None] - 1))
+        valid.append(place < end[:, None])
+    return places, valid
+
+
+def _adaptive_elements(x, sizes, fill):
+    """x's windows as [N, *sizes, elements, C], with ``fill`` where a window has fewer, and the flat place of each."""
+    dims, rank = x.shape[1:-1], x.ndim - 2
+    places, valid = _adaptive_places(dims, sizes)
+
+    def spread_out(array, i):  # [size_i, element_i] among [*sizes, *elements]
+        shape = [1] * (2 * rank)
+        shape[i], shape[rank + i] = array.shape
+        return array.reshape(shape)
+
+    flat = sum(spread_out(p, i) * math.prod(dims[i + 1 :]) for i, p in enumerate(places)).reshape(*sizes, -1)
+    counts = reduce(np.logical_and, [spread_out(v, i) for i, v in enumerate(valid)]).reshape(*sizes, -1)
+    windows = x.reshape(x.shape[0], -1, x.shape[-1])[:, flat]
+    return jnp.where(counts[..., None], windows, jnp.asarray(fill, x.dtype)), flat
+
+
+def _adaptive_max(x, sizes):
+    """The maximum of each window and its flat place in the image."""
+    windows, flat = _adaptive_elements(x, sizes, -jnp.inf)
+    chosen = jnp.argmax(windows, axis=-2)
+    out = jnp.take_along_axis(windows, chosen[..., None, :], axis=-2).squeeze(-2)
+    mask = jnp.take_along_axis(jnp.asarray(flat, jnp.int32)[None, ..., None], chosen[..., None, :], axis=-2).squeeze(-2)
+    return out, mask
+
+
+def _adaptive_mean(x, sizes):
+    windows, _ = _adaptive_elements(x, sizes, 0)
+    _, valid = _adaptive_places(x.shape[1:-1], sizes)
+    return _over(windows.sum(-2), [v.sum(1) for v in valid])
+
+
+def _adaptive_window(dims, sizes) -> Window | None:
+    """The ordinary window that does the same, where sizes divide dims."""
+    if any(dim % size for dim, size in zip(dims, sizes, strict=True)):
+        return None
+    step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
+    return Window(step, step, (1,) * len(dims), ((0, 0),) * len(dims))
+
+
+# Fluid's ops
+
+
+def _pool(x, ksize, pooling_type, strides, paddings, padding_algorithm, mode, ceil_mode, exclusive, data_format):
+    """``mode`` is "global", "adaptive" or "windows"."""
+    if pooling_type not in ("max", "avg"):
+        raise ValueError(f"pooling_type must be max or avg, not {pooling_type}")
+    x = channels_last(x, data_format)
+    dims = x.shape[1:-1]
+    if mode == "adaptive":
+        window = _adaptive_window(dims, ksize)
+        if window is None:
+            out = _adaptive_max(x, ksize)[0] if pooling_type == "max" else _adaptive_mean(x, ksize)
+            return as_given(out, data_format)
+    elif mode == "global":
+        window = _adaptive_window(dims, (1,) * len(dims))
+    else:
+        window, _ = _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode)
+    assert window is not None
+    if pooling_type == "max":
+        return as_given(_max_pool(x, window), data_format)
+    return as_given(_over(_sum_pool(x, window), _elements(window, dims, exclusive)), data_format)
+
+
+def _mode(global_pooling, adaptive) -> str:
+    return "global" if global_pooling else "adaptive" if adaptive else "windows"
+
+
+@op("pool2d", inputs="X", outputs="Out", row_wise=True)
+def pool2d(
+    x,
+    *,
+    pooling_type,
+    ksize,
+    global_pooling=False,
+    strides=(1, 1),
+    paddings=(0, 0),
+    exclusive=True,
+    adaptive=False,
+    ceil_mode=False,
+    data_format="NCHW",
+    padding_algorithm="EXPLICIT",
+):
+    """The maximum or mean over windows of images; exclusive means do not count padding."""
+    mode = _mode(global_pooling, adaptive)
+    return _pool(x, ksize, pooling_type, strides, paddings, padding_algorithm, mode, ceil_mode, exclusive, data_format)
+
+
+@op("pool3d", inputs="X", outputs="Out")
+def pool3d(
+    x,
+    *,
+    pooling_type,
+    ksize,
+    global_pooling=False,
+    strides=(1, 1, 1),
+    paddings=(0, 0, 0),
+    exclusive=True,
+    adaptive=False,
+    ceil_mode=False,
+    data_format="NCDHW",
+    padding_algorithm="EXPLICIT",
+):
+    """The maximum or mean over windows of volumes; exclusive means do not count padding."""
+    mode = _mode(global_pooling, adaptive)
+    return _pool(x, ksize, pooling_type, strides, paddings, padding_algorithm, mode, ceil_mode, exclusive, data_format)
+
+
+def _max_with_index(x, ksize, global_pooling, strides, paddings, adaptive):
+    x = jnp.moveaxis(x, 1, -1)
+    dims = x.shape[1:-1]
+    if adaptive and not global_pooling and _adaptive_window(dims, ksize) is None:
+        out, mask = _adaptive_max(x, ksize)
+    else:
+        if global_pooling:
+            window = _adaptive_window(dims, (1,) * len(dims))
+        elif adaptive:
+            window = _adaptive_window(dims, ksize)
+        else:
+            window, _ = _window(dims, ksize, strides, paddings, "EXPLICIT", ceil_mode=False)
+        assert window is not None
+        out = _max_pool(x, window)
+        mask = _flat_place(_first_equal(lax.stop_gradient(x), lax.stop_gradient(out), window), window, dims)
+    return jnp.moveaxis(out, -1, 1), jnp.moveaxis(mask, -1, 1)
+
+
+def _flat_place(place, window, dims):
+    """From the place in the window to the place in the image; -1 stays."""
+    flat, left = jnp.zeros((), jnp.int32), place
+    for i, base in enumerate(_bases(window)):
+        begin = lax.broadcasted_iota(jnp.int32, place.shape, i + 1) * window.strides[i] - window.pads[i][0]
+        flat = flat + (begin + left // base) * math.prod(dims[i + 1 :])
+        left = left % base
+    return jnp.where(place < 0, -1, flat)
+
+
+@op("max_pool2d_with_index", inputs="X", outputs="Out Mask")
+def max_pool2d_with_index(x, *, ksize, global_pooling=False, adaptive=False, strides=(1, 1), paddings=(0, 0)):
+    """The maximum over windows of images, and where in its image it is, counted row by row."""
+    return _max_with_index(x, ksize, global_pooling, strides, paddings, adaptive)
+
+
+@op("max_pool3d_with_index", inputs="X", outputs="Out Mask")
+def max_pool3d_with_index(x, *, ksize, global_pooling=False, adaptive=False, strides=(1, 1, 1), paddings=(0, 0, 0)):
+    """The maximum over windows of volumes, and where in its volume it is, counted row by row."""
+    return _max_with_index(x, ksize, global_pooling, strides, paddings, adaptive)

@@ -1,0 +1,1 @@
+"""Optimizer ops: one update of one parameter each."""

@@ -1,0 +1,1 @@
+"""Ops on packed sequences (LoD): recurrences, structured losses, beam search."""

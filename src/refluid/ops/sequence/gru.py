@@ -1,0 +1,101 @@
+"""GRUs: over packed sequences (gru) and one step (gru_unit).
+
+Rows hold update gate, reset gate and candidate, in that order. Weight holds, one after the other in memory, the matrix
+of both gates [size, 2 size] and that of the candidate [size, size]; its shape [size, 3 size] does not show that.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+
+from refluid.ops.core.registry import op
+from refluid.ops.sequence.recurrence import (
+    ACTIVATIONS,
+    BatchOrder,
+    find_kernel,
+    initial_state,
+    recur,
+    require_sequences,
+)
+
+# The activations of gru_unit, by its numbers for them.
+_NUMBERED = ("identity", "sigmoid", "tanh", "relu")
+
+
+@op(
+    "gru",
+    inputs="Input H0? Weight Bias?",
+    outputs="BatchGate? BatchResetHiddenPrev? BatchHidden? Hidden",
+    lod="aware",
+)
+def gru(
+    x,
+    h0=None,
+    weight=None,
+    bias=None,
+    *,
+    activation="tanh",
+    gate_activation="sigmoid",
+    is_reverse=False,
+    origin_mode=False,
+):
+    """h = (1 - u) h + u c, or u h + (1 - u) c in origin mode, with the candidate c = act(x + (r h) @ weight)."""
+    require_sequences(x, "Input")
+    size = weight.shape[0]
+    rows = x.data if bias is None else x.data + bias.reshape(-1)
+    start = initial_state(h0, x, size)
+    usual = (gate_activation, activation) == ("sigmoid", "tanh")
+    kernel = find_kernel("gru", x, rows, weight, start) if usual else None
+    if kernel is not None:
+        hidden = kernel.gru(x, is_reverse, rows, *_matrices(weight), start, origin_mode)
+    else:
+        gate, act = ACTIVATIONS[gate_activation], ACTIVATIONS[activation]
+        cell = partial(_gru_step, gate=gate, act=act, origin_mode=origin_mode)
+        inputs = (rows[:, : 2 * size], rows[:, 2 * size :])
+        (hidden,) = recur(cell, BatchOrder.of(x, is_reverse), inputs, _matrices(weight), (), (start,))
+    # Stand-ins for what real Fluid's kernels save for their gradients; nothing here reads it.
+    gates, half = x.as_rows(jnp.zeros_like(x.data)), x.as_rows(jnp.zeros((x.shape[0], size), x.dtype))
+    return gates, half, half, x.with_data(hidden)
+
+
+def _gru_step(dot, _, state, *, gate, act, origin_mode):
+    (hidden,) = state
+    update, reset = jnp.split(gate(dot(0, hidden)), 2, axis=1)
+    candidate = act(dot(1, reset * hidden))
+    return (_mixed(update, hidden, candidate, origin_mode),)
+
+
+def _mixed(update, hidden, candidate, origin_mode):
+    if origin_mode:
+        return update * hidden + (1 - update) * candidate
+    return (1 - update) * hidden + update * candidate
+
+
+def _matrices(weight):
+    size = weight.shape[0]
+    flat = weight.reshape(-1)
+    return flat[: 2 * size * size].reshape(size, 2 * size), flat[2 * size * size :].reshape(size, size)
+
+
+@op(
+    "gru_unit",
+    inputs="Input HiddenPrev Weight Bias?",
+    outputs="Gate ResetHiddenPrev Hidden",
+    lod=None,
+    row_wise=True,
+)
+def gru_unit(x, hidden, weight, bias=None, *, activation=2, gate_activation=1, origin_mode=False):
+    """One step of a gru; Gate holds update gate, reset gate and candidate. Only Hidden lets a gradient in."""
+    gate, act = ACTIVATIONS[_NUMBERED[gate_activation]], ACTIVATIONS[_NUMBERED[activation]]
+    size = hidden.shape[1]
+    rows = x if bias is None else x + bias.reshape(-1)
+    of_gates, of_candidate = _matrices(weight)
+    gates = gate(rows[:, : 2 * size] + hidden @ of_gates)
+    update, reset = jnp.split(gates, 2, axis=1)
+    reset_hidden = reset * hidden
+    candidate = act(rows[:, 2 * size :] + reset_hidden @ of_candidate)
+    mixed = _mixed(update, hidden, candidate, origin_mode)
+    return stop_gradient(jnp.concatenate([gates, candidate], axis=1)), stop_gradient(reset_hidden), mixed

@@ -1,0 +1,138 @@
+"""Arrays of tensors: lists of values, each of its own shape; `Steps` or `Stacked` where values decide how many.
+
+An index decides how long a list is, so it must be known while tracing; a counter that starts as a constant is.
+Writing gives a new list: the array as it was comes in through ``Array``, a slot real Fluid does without.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from refluid.ops.control.stacked import Outline, Stacked
+from refluid.ops.core.checks import require
+from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.registry import op
+from refluid.ops.core.values import plain
+from refluid.ops.sequence.nested import without_padding
+from refluid.ops.sequence.steps import Steps, as_list, length_of
+
+
+def _like_x(inputs: Described, attrs: dict) -> Described:
+    return {"Out": inputs["X"][:1]}
+
+
+@op(
+    "write_to_array",
+    inputs="X I Array?",
+    outputs="Out",
+    static="I",
+    differentiable="X Array",
+    lod="aware",
+    infer=_like_x,
+)
+def write_to_array(x, i, array=None):
+    """The array with x at position i; positions left out before it hold zeros."""
+    if isinstance(array, Stacked | Outline):
+        return array.with_tensor(x, _traced_position(i, array))
+    index = _position(i)
+    written = as_list(array)
+    written += [jax.tree.map(jnp.zeros_like, x)] * (index + 1 - len(written))
+    written[index] = x
+    return written
+
+
+@op(
+    "read_from_array",
+    inputs="X I X_W?",
+    outputs="Out",
+    static="I",
+    differentiable="X",
+    lod="aware",
+    infer=_like_x,
+)
+def read_from_array(x, i, x_w=None):
+    """What the array holds at position i."""
+    if isinstance(x, Stacked | Outline):
+        return x.at(_traced_position(i, x))
+    if isinstance(x, Steps):
+        return x.at(plain(i).reshape(()) if isinstance(i, Tracer) else _position(i))
+    index = _position(i)
+    if x is None or index >= len(x):
+        raise ValueError(f"position {index} is read, but the array holds {len(x or ())} tensors")
+    return x[index]
+
+
+def _traced_position(i, array: Any) -> Any:
+    if not isinstance(i, Tracer):
+        return _position(i)
+    position = i.reshape(())
+    if isinstance(array, Stacked):
+        require(position < array.places, f"the array has room for {array.places} tensors only")
+    return position
+
+
+def _position(i) -> int:
+    if np.size(i) != 1:
+        raise ValueError(f"I is one position; it has shape {list(np.shape(i))}")
+    index = int(np.reshape(i, ()))
+    if index < 0:
+        raise ValueError(f"positions count from 0, not {index}")
+    return index
+
+
+def _one_count(inputs: Described, attrs: dict) -> Described:
+    return {"Out": [ShapeDtype((1,), np.dtype("int64"))]}
+
+
+def _is_list(operator: Any) -> bool:
+    """Whether only writes at known positions make the array: the lengths of sequences decide nothing."""
+    name = operator.input("X")[0]
+    return all(each.type == "write_to_array" for each in operator.block.ops if name in each.output_arg_names)
+
+
+@op("lod_array_length", inputs="X", outputs="Out", grad=None, constant=_is_list, lod="aware", infer=_one_count)
+def lod_array_length(x):
+    """How many tensors the array holds."""
+    return jnp.asarray(length_of(x), jnp.int64).reshape(1)
+
+
+def _infer_joined(inputs: Described, attrs: dict[str, Any]) -> Described:
+    """How many tensors there are, and how large each is along the axis, is not known."""
+    x, axis = inputs["X"][0], attrs.get("axis", 0)
+    rank = len(x.shape) + bool(attrs.get("use_stack"))
+    shape = list(x.shape)
+    if attrs.get("use_stack"):
+        shape.insert(axis % rank, -1)
+    elif shape:
+        shape[axis % rank] = -1
+    return {"Out": [ShapeDtype(tuple(shape), x.dtype)]}
+
+
+def _joins_unknown(operator: Any) -> bool:
+    """Whether sizes are not known while tracing: values decide how many tensors there are, or tensors have padding."""
+    name, block = operator.input("X")[0], operator.block
+    writes = [each for each in block.ops if each.type == "write_to_array" and name in each.output_arg_names]
+    written = [each.input("X")[0] for each in writes]
+    return not _is_list(operator) or any(block._var_recursive(each).lod_level for each in written)
+
+
+@op(
+    "tensor_array_to_tensor",
+    inputs="X",
+    outputs="Out OutIndex",
+    lod="aware",
+    infer=_infer_joined,
+    host=_joins_unknown,
+)
+def tensor_array_to_tensor(x, *, axis=0, use_stack=False):
+    """The tensors of an array joined along an axis, or stacked, and how large each of them is there."""
+    tensors = [plain(without_padding(each)) for each in as_list(x)]
+    if not tensors:
+        raise ValueError("the array holds no tensors")
+    sizes = jnp.asarray([each.shape[axis % each.ndim] for each in tensors], jnp.int32)
+    return (jnp.stack if use_stack else jnp.concatenate)(tensors, axis), sizes

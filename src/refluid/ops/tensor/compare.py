@@ -1,0 +1,76 @@
+"""Ops whose answer is true or false: comparisons, logic, and whether a tensor holds infinities or NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import broadcast_along_rows
+from refluid.ops.core.values import SelectedRows
+from refluid.ops.tensor.elementwise import aligned
+
+
+def _equal(x, y):
+    """Whether x and y are equal; floating-point numbers less than 1e-8 apart are, as in Fluid."""
+    same = x == y
+    return same | (jnp.abs(x - y) < 1e-8) if jnp.issubdtype(x.dtype, jnp.floating) else same
+
+
+def _not_equal(x, y):
+    """Whether x and y differ; floating-point numbers less than 1e-8 apart do not."""
+    return ~_equal(x, y)
+
+
+def _register_comparison(type: str, function: Callable[..., Any]) -> None:
+    @op(type, inputs="X Y", outputs="Out", grad=None, row_wise=broadcast_along_rows)
+    def rule(x, y, *, axis=-1):
+        return function(*aligned(x, y, axis))
+
+    rule.__doc__ = function.__doc__
+
+
+_register_comparison("less_than", jnp.less)
+_register_comparison("less_equal", jnp.less_equal)
+_register_comparison("greater_than", jnp.greater)
+_register_comparison("greater_equal", jnp.greater_equal)
+_register_comparison("equal", _equal)
+_register_comparison("not_equal", _not_equal)
+
+
+def _register_logic(type: str, function: Callable[..., Any]) -> None:
+    @op(type, inputs="X Y", outputs="Out", grad=None, row_wise=True)
+    def rule(x, y):
+        if x.size != y.size:
+            raise ValueError("X and Y must have the same number of elements")
+        return function(x, y.reshape(x.shape))
+
+    rule.__doc__ = function.__doc__
+
+
+_register_logic("logical_and", jnp.logical_and)
+_register_logic("logical_or", jnp.logical_or)
+_register_logic("logical_xor", jnp.logical_xor)
+
+
+@op("logical_not", inputs="X", outputs="Out", grad=None, row_wise=True)
+def logical_not(x):
+    """not x."""
+    return jnp.logical_not(x)
+
+
+def _register_test(type: str, function: Callable[..., Any]) -> None:
+    # Rows of padding are copies or zeros: they hold nothing the others do not.
+    @op(type, inputs="X", outputs="Out", grad=None, lod=None, row_wise=True)
+    def rule(x):
+        values = x.values if isinstance(x, SelectedRows) else x
+        return function(values).reshape(1)
+
+    rule.__doc__ = function.__doc__
+
+
+_register_test("isfinite", lambda x: jnp.all(jnp.isfinite(x)))
+_register_test("isinf", lambda x: jnp.any(jnp.isinf(x)))
+_register_test("isnan", lambda x: jnp.any(jnp.isnan(x)))

@@ -1,0 +1,173 @@
+"""Ops on pairs and lists of tensors, element by element: the elementwise_* family, sum, scale, clip.
+
+The elementwise_* ops differ from NumPy's broadcasting in one point: ``axis`` says at which dimension of the operand
+with more dimensions the other one begins. `aligned` turns that into plain broadcasting, for comparisons as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from itertools import zip_longest
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import broadcast_along_rows
+from refluid.ops.core.values import SelectedRows
+
+
+def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
+    """``x`` and ``y`` with dims of size 1 put in, so that they broadcast the way ``axis`` asks for."""
+    if x.dtype != y.dtype:
+        raise TypeError(f"X is {x.dtype} and Y is {y.dtype}: cast one of them")
+    rank = max(x.ndim, y.ndim)
+    if x.ndim >= y.ndim:
+        y = y.reshape(_placed(y.shape, rank, axis))
+    else:
+        x = x.reshape(_placed(x.shape, rank, axis))
+    if any(m != n and 1 not in (m, n) for m, n in zip(x.shape, y.shape, strict=True)):
+        raise ValueError("Y does not fit X" if axis == -1 else f"Y does not fit X from axis {axis}")
+    return x, y
+
+
+def _placed(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ...]:
+    if axis == -1:
+        axis = rank - len(shape)
+    while axis + len(shape) > rank and shape[-1:] == (1,):  # such trailing dims have no place of their own
+        shape = shape[:-1]
+    after = rank - axis - len(shape)
+    if axis < 0 or after < 0:
+        raise ValueError(f"{len(shape)} dims from axis {axis} on do not fit into {rank}")
+    return (1,) * axis + shape + (1,) * after
+
+
+def _divide(x, y):
+    """x / y, towards zero for integers."""
+    return lax.div(*jnp.broadcast_arrays(x, y)) if jnp.issubdtype(x.dtype, jnp.integer) else x / y
+
+
+def _power(x, y):
+    """x ** y, for integers through floating point like C's pow."""
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        return jnp.round(jnp.power(x.astype(jnp.float64), y.astype(jnp.float64))).astype(x.dtype)
+    return jnp.power(x, y)
+
+
+def _mod(x, y):
+    """The remainder, with the sign of y for floating point and of x for integers, as in Fluid."""
+    return lax.rem(*jnp.broadcast_arrays(x, y)) if jnp.issubdtype(x.dtype, jnp.integer) else jnp.mod(x, y)
+
+
+def _maximum(x, y):
+    """The larger one; at a tie the gradient goes to y."""
+    return jnp.where(x > y, x, y)
+
+
+def _minimum(x, y):
+    """The smaller one; at a tie the gradient goes to y."""
+    return jnp.where(x < y, x, y)
+
+
+def _register(type: str, function: Callable[..., Any], **options: Any) -> None:
+    @op(type, inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, **options)
+    def rule(x, y, *, axis=-1):
+        return function(*aligned(x, y, axis))
+
+    rule.__doc__ = function.__doc__
+
+
+_register("elementwise_add", jnp.add)
+_register("elementwise_sub", jnp.subtract)
+_register("elementwise_div", _divide)
+_register("elementwise_max", _maximum)
+_register("elementwise_min", _minimum)
+_register("elementwise_pow", _power)
+_register("elementwise_mod", _mod, grad=None)
+_register("elementwise_floordiv", _divide, grad=None)
+
+
+@op("elementwise_mul", inputs="X Y", outputs="Out", row_wise=broadcast_along_rows)
+def elementwise_mul(x, y, *, axis=-1):
+    """x * y; a SelectedRows x takes a y of one element."""
+    if not isinstance(x, SelectedRows):
+        return jnp.multiply(*aligned(x, y, axis))
+    if y.size != 1:
+        raise ValueError("X is a SelectedRows, so Y must have one element")
+    return x.map_values(lambda values: values * y.reshape(()))
+
+
+@op("minus", inputs="X Y", outputs="Out", row_wise=True)
+def minus(x, y):
+    """x - y, of one shape."""
+    if x.shape != y.shape:
+        raise ValueError("X and Y must have the same shape")
+    return x - y
+
+
+@op("sum", inputs="X*", outputs="Out", row_wise=True)
+def sum_(xs):
+    """All inputs added up. Only if all of them are SelectedRows is the result one, each row once, in order.
+
+    Arrays of tensors are added position by position.
+    """
+    if isinstance(xs[0], list):
+        return [sum_([x for x in there if x is not None]) for there in zip_longest(*xs)]
+    sparse = [x for x in xs if isinstance(x, SelectedRows)]
+    dense = [x for x in xs if not isinstance(x, SelectedRows)]
+    if len({(x.shape, x.dtype) for x in xs}) > 1:
+        raise ValueError("the inputs must have the same shape and dtype")
+    if not dense:
+        rows = jnp.concatenate([x.rows for x in sparse])
+        return SelectedRows(rows, jnp.concatenate([x.values for x in sparse]), sparse[0].height).merged()
+    return reduce(lambda total, x: total.at[x.rows].add(x.values, mode="drop"), sparse, reduce(jnp.add, dense))
+
+
+@op("scale", inputs="X ScaleTensor?", outputs="Out", differentiable="X", row_wise=True)
+def scale(x, scale_tensor=None, *, scale=1.0, bias=0.0, bias_after_scale=True):
+    """scale * x + bias, or scale * (x + bias); for integers scale and bias are cut to integers first."""
+    if isinstance(x, SelectedRows):
+        return x.map_values(lambda values: _scale(values, scale_tensor, scale, bias, bias_after_scale))
+    return _scale(x, scale_tensor, scale, bias, bias_after_scale)
+
+
+def _scale(x, scale_tensor, scale, bias, bias_after_scale):
+    factor = jnp.asarray(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
+    offset = jnp.asarray(bias, x.dtype)
+    return x * factor + offset if bias_after_scale else (x + offset) * factor
+
+
+@op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X", row_wise=True)
+def clip(x, min_tensor=None, max_tensor=None, *, min=0.0, max=0.0):
+    """x cut to [min, max]; a SelectedRows is merged first, because clipping does not distribute over adding."""
+    low = min if min_tensor is None else min_tensor.reshape(())
+    high = max if max_tensor is None else max_tensor.reshape(())
+    if isinstance(x, SelectedRows):
+        return x.merged().map_values(lambda values: clamp(values, low, high))
+    return clamp(x, low, high)
+
+
+def clamp(x, low, high):
+    """x cut to [low, high]; the gradient passes strictly inside only, as everywhere in Fluid."""
+    low, high = jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
+    return jnp.where((x > low) & (x < high), x, lax.stop_gradient(jnp.clip(x, low, high)))
+
+
+def absolute(x):
+    """The absolute value, with gradient 0 at 0; JAX's is 1 there."""
+    return x * jnp.sign(x)
+
+
+@op("clip_by_norm", inputs="X", outputs="Out", grad=None)
+def clip_by_norm(x, *, max_norm):
+    """x, scaled down to the Euclidean norm max_norm where it is longer."""
+    if isinstance(x, SelectedRows):
+        return x.merged().map_values(lambda values: _shorten(values, max_norm))
+    return _shorten(x, max_norm)
+
+
+def _shorten(x, max_norm):
+    norm = jnp.sqrt(jnp.sum(jnp.square(x)))
+    return x * jnp.where(norm > max_norm, max_norm / norm, 1).astype(x.dtype)

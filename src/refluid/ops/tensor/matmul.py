@@ -1,0 +1,119 @@
+"""Matrix products and what belongs to them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+
+from refluid import kernels
+from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import Arguments, has_columns, sequences_only_in
+from refluid.ops.core.values import Ragged
+
+# Products that a kernel takes: of so many multiplications, by a matrix that caches hold, and of no very narrow ones.
+_KERNEL_FROM, _KERNEL_TO, _KERNEL_MATRIX, _KERNEL_SIDE = 1 << 19, 1 << 25, 1 << 19, 16
+
+
+def _product(x, y):
+    """x @ y of matrices."""
+    kernel = kernels.find("matmul") if kernels.usable() and _suits_kernel(x, y) else None
+    return kernel.matmul(kernel.Form.PLAIN, x, y) if kernel else x @ y
+
+
+def _suits_kernel(x, y):
+    if x.dtype != jnp.float32 or y.dtype != jnp.float32 or min(*x.shape, *y.shape) < _KERNEL_SIDE:
+        return False
+    return y.size < _KERNEL_MATRIX and _KERNEL_FROM <= x.size * y.shape[1] <= _KERNEL_TO
+
+
+@op("mul", inputs="X Y", outputs="Out", row_wise=sequences_only_in("X"))
+def mul(x, y, *, x_num_col_dims=1, y_num_col_dims=1):
+    """The product of x and y as matrices, each made by folding its first ``num_col_dims`` dims and its others."""
+    rows, columns = x.shape[:x_num_col_dims], y.shape[y_num_col_dims:]
+    inner = math.prod(x.shape[x_num_col_dims:])
+    if inner != math.prod(y.shape[:y_num_col_dims]):
+        raise ValueError("the dims of X from x_num_col_dims on and of Y up to y_num_col_dims hold different numbers")
+    product = _product(x.reshape(math.prod(rows), inner), y.reshape(inner, math.prod(columns)))
+    return product.reshape(rows + columns)
+
+
+def _rows_stay(attrs: dict[str, Any], arguments: Arguments) -> bool:
+    """Matrices of a batch are rows; otherwise only the rows of X are, and they must not be transposed."""
+    (x,), (y,) = arguments["X"], arguments["Y"]
+    if x.ndim > 2:
+        return y.ndim > 2 or not isinstance(y, Ragged)
+    return x.ndim == 2 and not attrs.get("transpose_X") and not isinstance(y, Ragged)
+
+
+@op("matmul", inputs="X Y", outputs="Out", row_wise=_rows_stay)
+def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
+    """alpha * x @ y over the last two dims; a 1-D x is a row, a 1-D y a column, before they are transposed."""
+    x_is_vector, y_is_vector = x.ndim == 1, y.ndim == 1
+    x = x[None, :] if x_is_vector else x
+    y = y[:, None] if y_is_vector else y
+    x = jnp.swapaxes(x, -1, -2) if transpose_X else x
+    y = jnp.swapaxes(y, -1, -2) if transpose_Y else y
+    if x.shape[-1] != y.shape[-2]:
+        raise ValueError("X must have as many columns as Y has rows, after transposing")
+    if x.ndim == y.ndim == 2 and not transpose_X and not transpose_Y:
+        product = _product(x, y)
+    else:
+        product = x @ _with_batch_of(x, y)
+    if alpha != 1.0:
+        product = product * jnp.asarray(alpha, product.dtype)
+    if x_is_vector and product.shape[-2] == 1:
+        product = product.squeeze(-2)
+    if y_is_vector and product.shape[-1] == 1:
+        product = product.squeeze(-1)
+    return product.reshape(product.shape or (1,))
+
+
+def _with_batch_of(x, y):
+    """``y`` with the batch dims of ``x``; Fluid only compares how many matrices there are."""
+    if x.ndim == 2 or y.ndim == 2 or x.shape[:-2] == y.shape[:-2]:
+        return y
+    if math.prod(x.shape[:-2]) != math.prod(y.shape[:-2]):
+        raise ValueError("X and Y hold different numbers of matrices")
+    return y.reshape(x.shape[:-2] + y.shape[-2:])
+
+
+@op("bmm", inputs="X Y", outputs="Out", row_wise=True)
+def bmm(x, y):
+    """x @ y for each pair of matrices of a batch."""
+    if x.ndim != 3 or y.ndim != 3 or x.shape[0] != y.shape[0]:
+        raise ValueError("X and Y must be batches of as many matrices")
+    return x @ y
+
+
+@op("addmm", inputs="Input X Y", outputs="Out", row_wise=sequences_only_in("Input", "X"))
+def addmm(input, x, y, *, Alpha=1.0, Beta=1.0):
+    """Beta * input + Alpha * x @ y."""
+    return jnp.asarray(Beta, x.dtype) * input + jnp.asarray(Alpha, x.dtype) * (x @ y)
+
+
+@op("dot", inputs="X Y", outputs="Out", row_wise=has_columns())
+def dot(x, y):
+    """The inner product of two vectors, or of each pair of rows."""
+    return jnp.sum(x * y, axis=-1, keepdims=True, dtype=x.dtype)
+
+
+@op("kron", inputs="X Y", outputs="Out")
+def kron(x, y):
+    """The Kronecker product."""
+    return jnp.kron(x, y)
+
+
+@op("cross", inputs="X Y", outputs="Out")
+def cross(x, y, *, dim=9):
+    """The cross product along dim, by default (9) along the first dim of size 3."""
+    axis = x.shape.index(3) if dim == 9 else dim
+    return jnp.cross(x, y, axis=axis)
+
+
+@op("trace", inputs="Input", outputs="Out", lod=None)
+def trace(input, *, offset=0, dim1=-2, dim2=-1):
+    """The sum of a diagonal of each matrix."""
+    total = jnp.trace(input, offset, dim1, dim2, dtype=input.dtype)
+    return total.reshape(total.shape or (1,))

@@ -1,0 +1,200 @@
+"""Ops that draw random numbers. The lowering makes the key, also from an op's own ``seed``; rules only use it.
+
+random_crop and shuffle_batch carry a seed from run to run in a variable instead; they are functions of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from refluid.ops.core import noise
+from refluid.ops.core.dtypes import numpy_dtype
+from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.registry import op
+from refluid.ops.core.static import described, integers, length
+
+
+def _infer_drawn(default_dtype: int, keeps_known_dims: bool = False) -> Any:
+    """Shape inference of ops whose shape may come from tensors: what is not known while building is -1.
+
+    Where one dim comes from a tensor, all ops but gaussian_random leave every dim open, as in Fluid.
+    """
+
+    def infer(inputs: Described, attrs: dict[str, Any]) -> Described:
+        given, dims = described(inputs, "ShapeTensor"), inputs.get("ShapeTensorList")
+        shape: Sequence[int] = attrs.get("shape", ())
+        if dims and not keeps_known_dims:
+            shape = (-1,) * len(dims)
+        elif given is not None and not dims:
+            shape = (-1,) * (length(given) or 0)
+        return {"Out": [ShapeDtype(tuple(map(int, shape)), numpy_dtype(attrs.get("dtype", default_dtype)))]}
+
+    return infer
+
+
+@op(
+    "uniform_random",
+    inputs="ShapeTensor? ShapeTensorList*?",
+    outputs="Out",
+    grad=None,
+    infer=_infer_drawn(5),
+    static="ShapeTensor ShapeTensorList",
+    random=True,
+    lod=None,
+)
+def uniform_random(
+    shape_tensor=None,
+    shape_tensors=(),
+    *,
+    shape=(),
+    min=-1.0,
+    max=1.0,
+    dtype=5,
+    diag_num=0,
+    diag_step=0,
+    diag_val=1.0,
+    key,
+):
+    """Uniform in [min, max); ``diag_num`` elements, ``diag_step`` + 1 apart, become ``diag_val``."""
+    drawn = noise.uniform(key, integers(shape, shape_tensor, shape_tensors), numpy_dtype(dtype), min, max)
+    return _with_diagonal(drawn, diag_num, diag_step, diag_val)
+
+
+def _with_diagonal(drawn: Any, diag_num: int, diag_step: int, diag_val: float) -> Any:
+    if diag_num <= 0:
+        return drawn
+    places = np.arange(diag_num) * (diag_step + 1)
+    if diag_step <= 0 or places[-1] >= drawn.size:
+        raise ValueError(f"{diag_num} elements that are {diag_step + 1} apart do not fit {drawn.size} elements")
+    return drawn.reshape(-1).at[places].set(diag_val).reshape(drawn.shape)
+
+
+@op(
+    "gaussian_random",
+    inputs="ShapeTensor? ShapeTensorList*?",
+    outputs="Out",
+    grad=None,
+    infer=_infer_drawn(5, keeps_known_dims=True),
+    static="ShapeTensor ShapeTensorList",
+    random=True,
+    lod=None,
+)
+def gaussian_random(shape_tensor=None, shape_tensors=(), *, shape=(), mean=0.0, std=1.0, dtype=5, key):
+    """Normal with ``mean`` and ``std``."""
+    return noise.normal(key, integers(shape, shape_tensor, shape_tensors), numpy_dtype(dtype), mean, std)
+
+
+@op("truncated_gaussian_random", inputs="", outputs="Out", grad=None, random=True, lod=None)
+def truncated_gaussian_random(*, shape=(), mean=0.0, std=1.0, dtype=5, key):
+    """Normal, with nothing farther from ``mean`` than two ``std``."""
+    return noise.truncated_normal(key, shape, numpy_dtype(dtype), mean, std)
+
+
+@op("uniform_random_batch_size_like", inputs="Input", outputs="Out", grad=None, random=True, lod=None)
+def uniform_random_batch_size_like(
+    like,
+    *,
+    shape=(),
+    input_dim_idx=0,
+    output_dim_idx=0,
+    min=-1.0,
+    max=1.0,
+    dtype=5,
+    diag_num=0,
+    diag_step=0,
+    diag_val=1.0,
+    key,
+):
+    """uniform_random with dim ``output_dim_idx`` as long as the input's dim ``input_dim_idx``."""
+    shape = _batch_size_like(like, shape, input_dim_idx, output_dim_idx)
+    return _with_diagonal(noise.uniform(key, shape, numpy_dtype(dtype), min, max), diag_num, diag_step, diag_val)
+
+
+@op("gaussian_random_batch_size_like", inputs="Input", outputs="Out", grad=None, random=True, lod=None)
+def gaussian_random_batch_size_like(
+    like, *, shape=(), input_dim_idx=0, output_dim_idx=0, mean=0.0, std=1.0, dtype=5, key
+):
+    """gaussian_random with dim ``output_dim_idx`` as long as the input's dim ``input_dim_idx``."""
+    shape = _batch_size_like(like, shape, input_dim_idx, output_dim_idx)
+    return noise.normal(key, shape, numpy_dtype(dtype), mean, std)
+
+
+def _batch_size_like(like: Any, shape: Sequence[int], input_dim_idx: int, output_dim_idx: int) -> list[int]:
+    dims = [int(dim) for dim in shape]
+    dims[output_dim_idx] = like.shape[input_dim_idx]
+    return dims
+
+
+@op(
+    "randint",
+    inputs="ShapeTensor? ShapeTensorList*?",
+    outputs="Out",
+    grad=None,
+    infer=_infer_drawn(3),
+    static="ShapeTensor ShapeTensorList",
+    random=True,
+    lod=None,
+)
+def randint(shape_tensor=None, shape_tensors=(), *, shape=(), low=0, high=0, dtype=3, key):
+    """Integers in [low, high)."""
+    if high <= low:
+        raise ValueError(f"high must be greater than low, but high={high} and low={low}")
+    return noise.integers(key, integers(shape, shape_tensor, shape_tensors), numpy_dtype(dtype), low, high)
+
+
+@op("randperm", inputs="", outputs="Out", grad=None, random=True, lod=None)
+def randperm(*, n=0, dtype=3, key):
+    """0 ... n - 1 in random order."""
+    return _permutation(key, n).astype(numpy_dtype(dtype))
+
+
+def _permutation(key: Any, size: int) -> Any:
+    return jnp.argsort(noise.bits(key, (size,)))
+
+
+@op("seed", inputs="", outputs="Out", grad=None, random=True, lod=None)
+def seed_(*, seed=0, key):
+    """The given seed, or another one at each run."""
+    drawn = (noise.bits(key, (1,)) >> np.uint32(1)).astype(jnp.int32)
+    return jnp.full((1,), seed, jnp.int32) if seed else drawn
+
+
+@op("random_crop", inputs="X Seed?", outputs="Out SeedOut", grad=None)
+def random_crop(x, seed=None, *, shape=(), startup_seed=0):
+    """A window of ``shape`` out of the last dims, at a place of its own for each element of the leading dims."""
+    shape = tuple(int(size) for size in shape)
+    leading, window = x.shape[: x.ndim - len(shape)], x.shape[x.ndim - len(shape) :]
+    if any(size > room for size, room in zip(shape, window, strict=True)):
+        raise ValueError(f"a window of shape {list(shape)} does not fit the last dims {list(window)} of X")
+    key = _carried_key(seed, startup_seed)
+    count = math.prod(leading)
+    rooms = np.array([room - size + 1 for size, room in zip(shape, window, strict=True)], np.uint32)
+    starts = (noise.bits(key, (count, len(shape))) % rooms).astype(jnp.int32)
+    cut = jax.vmap(lambda one, start: jax.lax.dynamic_slice(one, start, shape))
+    return cut(x.reshape(count, *window), starts).reshape(*leading, *shape), _next_seed(key)
+
+
+@op("shuffle_batch", inputs="X Seed?", outputs="Out ShuffleIdx SeedOut", differentiable="X")
+def shuffle_batch(x, seed=None, *, startup_seed=0):
+    """The rows of x, the last dim being the row, in random order; ShuffleIdx says where each came from."""
+    key = _carried_key(seed, startup_seed)
+    order = _permutation(key, math.prod(x.shape[:-1]))
+    rows = x.reshape(-1, x.shape[-1])[order]
+    return rows.reshape(x.shape), order.astype(jnp.int64), _next_seed(key)
+
+
+def _carried_key(seed: Any, startup_seed: int) -> Any:
+    """The key of the seed that the last run left, or of the first seed."""
+    if seed is None:
+        return jax.random.key(startup_seed)
+    return jax.random.key(seed.reshape(-1)[0])
+
+
+def _next_seed(key: Any) -> Any:
+    return noise.bits(noise.fold_in(key, 1), (1,)).astype(jnp.int64)

@@ -1,0 +1,100 @@
+"""Ops that order or rank elements, or find the different ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from refluid.ops.core.dtypes import numpy_dtype
+from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import has_columns, not_along_rows
+from refluid.ops.core.static import integer
+
+
+def _index_of_extreme(find: Any, x: Any, axis: int, keepdims: bool, dtype: int) -> Any:
+    found = find(x, axis=int(axis), keepdims=keepdims)
+    return found.astype(jnp.int64 if dtype < 0 else numpy_dtype(dtype))
+
+
+@op("arg_max", inputs="X", outputs="Out", grad=None, lod=None, row_wise=not_along_rows("axis"))
+def arg_max(x, *, axis, keepdims=False, dtype=-1):
+    """Where x is largest along ``axis``; the first place of several."""
+    return _index_of_extreme(jnp.argmax, x, axis, keepdims, dtype)
+
+
+@op("arg_min", inputs="X", outputs="Out", grad=None, lod=None, row_wise=not_along_rows("axis"))
+def arg_min(x, *, axis, keepdims=False, dtype=-1):
+    """Where x is smallest along ``axis``; the first place of several."""
+    return _index_of_extreme(jnp.argmin, x, axis, keepdims, dtype)
+
+
+@op("argsort", inputs="X", outputs="Out Indices", row_wise=not_along_rows("axis"))
+def argsort(x, *, axis=-1, descending=False):
+    """x in order along ``axis``, and where each element was; equal elements stay in their order."""
+    order = jnp.argsort(lax.stop_gradient(x), axis=axis, descending=descending, stable=True)
+    return jnp.take_along_axis(x, order, axis=axis), order.astype(jnp.int64)
+
+
+def _infer_top_k(inputs: Described, attrs: dict[str, Any]) -> Described:
+    x = inputs["X"][0]
+    k = attrs.get("k", -1 if inputs.get("K") else 1)
+    dims = (*x.shape[:-1], _checked_k(k, x.shape[-1]))
+    return {"Out": [ShapeDtype(dims, x.dtype)], "Indices": [ShapeDtype(dims, np.dtype(np.int64))]}
+
+
+def _checked_k(k: int, size: int) -> int:
+    if k != -1 and (k < 1 or (size != -1 and k > size)):
+        raise ValueError(f"k is {k}, but the last dim of X has {size} elements")
+    return k
+
+
+@op("top_k", inputs="X K?", outputs="Out Indices", static="K", infer=_infer_top_k, row_wise=has_columns())
+def top_k(x, k_tensor, *, k=1):
+    """The k largest elements of each row, largest first, and where they were."""
+    k = _checked_k(k if k_tensor is None else integer(k_tensor), x.shape[-1])
+    _, places = lax.top_k(lax.stop_gradient(x), k)
+    return jnp.take_along_axis(x, places, axis=-1), places.astype(jnp.int64)
+
+
+def _different(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The different elements in the order they first appear in, the place of each x among them, and their counts."""
+    _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return x[first[order]], rank[inverse], counts[order]
+
+
+def _infer_unique(inputs: Described, attrs: dict[str, Any]) -> Described:
+    x, dtype = inputs["X"][0], numpy_dtype(attrs["dtype"])
+    return {"Out": [ShapeDtype((-1,), x.dtype)], "Index": [ShapeDtype(x.shape, dtype)]}
+
+
+def _infer_unique_with_counts(inputs: Described, attrs: dict[str, Any]) -> Described:
+    return {**_infer_unique(inputs, attrs), "Count": [ShapeDtype((-1,), numpy_dtype(attrs["dtype"]))]}
+
+
+@op("unique", inputs="X", outputs="Out Index", static="X", grad=None, infer=_infer_unique, lod=None)
+def unique(x, *, dtype):
+    """The different elements of x as they first appear, and for each element of x its place among them."""
+    elements, index, _ = _different(x)
+    return elements, index.astype(numpy_dtype(dtype))
+
+
+@op(
+    "unique_with_counts",
+    inputs="X",
+    outputs="Out Index Count",
+    static="X",
+    grad=None,
+    infer=_infer_unique_with_counts,
+    lod=None,
+)
+def unique_with_counts(x, *, dtype):
+    """As unique, with how often each of the different elements appears."""
+    elements, index, counts = _different(x)
+    return elements, index.astype(numpy_dtype(dtype)), counts.astype(numpy_dtype(dtype))

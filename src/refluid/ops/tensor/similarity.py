@@ -1,0 +1,71 @@
+"""How alike two tensors are: cosines, bilinear forms, and where channels agree."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+
+from refluid.ops.core.registry import op
+
+# No norm is taken as smaller than this, so that a row of zeros is like nothing else.
+_SMALLEST_NORM = 1e-4
+
+
+@op("cos_sim", inputs="X Y", outputs="Out XNorm YNorm", differentiable="X Y", row_wise=True)
+def cos_sim(x, y):
+    """The cosine between rows of x and rows of y; a y of one row meets every row of x."""
+    x_rows, y_rows = x.reshape(x.shape[0], -1), y.reshape(y.shape[0], -1)
+    x_norm, y_norm = _norm(x_rows), _norm(y_rows)
+    cosine = (x_rows * y_rows).sum(1, keepdims=True) / (x_norm * y_norm)
+    return cosine, stop_gradient(x_norm), stop_gradient(y_norm)
+
+
+@jax.custom_jvp
+def _norm(x):
+    return jnp.maximum(jnp.sqrt((x * x).sum(1, keepdims=True)), _SMALLEST_NORM)
+
+
+@_norm.defjvp
+def _norm_jvp(primals, tangents):
+    """x / norm also where the norm is bounded, which is Fluid's gradient and has no 0 / 0."""
+    (x,), (dx,) = primals, tangents
+    norm = _norm(x)
+    return norm, (x * dx).sum(1, keepdims=True) / norm
+
+
+@op("bilinear_tensor_product", inputs="X Y Weight Bias?", outputs="Out", row_wise=True)
+def bilinear_tensor_product(x, y, weight, bias=None):
+    """x^T weight[k] y + bias[k] for each k."""
+    out = jnp.einsum("ni,kij,nj->nk", x, weight, y)
+    return out if bias is None else out + bias.reshape(1, -1)
+
+
+@op("fsp", inputs="X Y", outputs="Out", row_wise=True)
+def fsp(x, y):
+    """How channels of x and channels of y go together, averaged over the image."""
+    return jnp.einsum("nchw,ndhw->ncd", x, y) / (x.shape[2] * x.shape[3])
+
+
+@op("similarity_focus", inputs="X", outputs="Out", grad=None)
+def similarity_focus(x, *, axis, indexes):
+    """Ones where a chosen slice along ``axis`` has its largest entries, no two in the same row or column."""
+    if axis not in (1, 2, 3) or x.ndim != 4:
+        raise ValueError(f"X must have 4 dims and axis must be 1, 2 or 3, not {axis}")
+    slices = jnp.moveaxis(x, axis, 1)[:, jnp.asarray(indexes)]
+    focus = jax.vmap(jax.vmap(_largest_entries))(slices).any(1, keepdims=True)
+    return jnp.broadcast_to(jnp.moveaxis(focus, 1, axis), x.shape).astype(x.dtype)
+
+
+def _largest_entries(matrix):
+    """Greedily: the largest entry, then the largest of what is left without its row and column, and so on."""
+    rows, columns = matrix.shape
+
+    def choose(_, state):
+        chosen, free = state
+        place = jnp.argmax(jnp.where(free, matrix, -jnp.inf))
+        row, column = place // columns, place % columns
+        return chosen.at[row, column].set(True), free.at[row].set(False).at[:, column].set(False)
+
+    start = jnp.zeros(matrix.shape, bool), jnp.ones(matrix.shape, bool)
+    return jax.lax.fori_loop(0, min(rows, columns), choose, start)[0]

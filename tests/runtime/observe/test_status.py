@@ -1,0 +1,115 @@
+import json
+
+import pytest
+
+from cluster.jobs import free_endpoints
+from refluid.cli import main
+from refluid.runtime.observe.server_metrics import ServerMetrics
+from refluid.runtime.observe.status import amount, as_tables, table
+from refluid.runtime.server.membership import Roster
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.connection import listen
+from refluid.runtime.transport.wire import pb
+
+
+class World:
+    """A server's state, as its metrics see it."""
+
+    def __init__(self):
+        self.round, self.waiting = 0, 0
+        self.roster = Roster(2, started=0.0)
+        self.metrics = ServerMetrics("127.0.0.1:6174", "async", self.roster, lambda: self.round, lambda: self.waiting)
+
+
+def train_a_little():
+    """Trainer 0 pulls, two updates happen, and its push has missed one that was not its own."""
+    world = World()
+    world.roster.join(0, 11, now=0.0)
+    world.metrics.pulled(0)
+    world.round = 2
+    world.metrics.pushed(0)
+    world.metrics.called("Exchange", received=1000, sent=3000, seconds=0.002)
+    world.metrics.called("Beat", received=10, sent=5, seconds=1.0)
+    world.metrics.updated(0.0005)
+    return world
+
+
+def test_a_server_tells_what_it_has_done():
+    status = train_a_little().metrics.status(awaited=[1])
+    assert json.loads(json.dumps(status)) == status
+    assert (status["role"], status["mode"], status["round"], status["awaited"]) == ("server", "async", 2, [1])
+    assert (status["bytes_received"], status["bytes_sent"]) == (1010, 3005)
+    assert (status["pushes"], status["pulls"], status["exchange_ms"]) == (1, 1, {"p50": 2.0, "p99": 2.0})
+    first, second = status["trainers"]
+    assert (first["joined"], first["left"], first["staleness"]) == (True, False, 2)
+    assert (second["joined"], second["last_seen"]) == (False, None)
+
+
+def test_a_server_has_the_same_for_prometheus():
+    text = train_a_little().metrics.metrics.text()
+    labels = 'role="server",endpoint="127.0.0.1:6174",mode="async"'
+    for line in (
+        f"refluid_round{{{labels}}} 2",
+        f"refluid_bytes_received_total{{{labels}}} 1010",
+        f'refluid_exchange_seconds{{{labels},quantile="0.99"}} 0.002',
+        f'refluid_staleness{{{labels},trainer="0"}} 2',
+        f'refluid_last_seen_seconds{{{labels},trainer="1"}} NaN',
+        f"refluid_trainers{{{labels}}} 1",
+    ):
+        assert f"{line}\n" in text
+
+
+def test_tables_of_servers_and_trainers():
+    status = train_a_little().metrics.status(awaited=[1])
+    before = {**status, "round": 1}
+    shown = as_tables({"a:1": status, "b:2": None}, {"a:1": before, "b:2": None}, seconds=0.5).splitlines()
+    heads = "server mode round per s in out pushes pulls p50 ms p99 ms update ms queue waits for"
+    assert shown[0].split() == heads.split()
+    assert shown[1].split() == "a:1 async 2 2.0 1.0 kB 3.0 kB 1 1 2.00 2.00 0.50 0 trainer 1".split()
+    assert shown[2].split() == "b:2 does not answer".split()
+    assert shown[4].split() == "trainer steps last seen staleness state".split()
+    assert shown[5].split()[:2] == ["0", "0"] and shown[5].endswith("2  training")
+    assert shown[6].split() == "1 0 never 0 not there yet".split()
+
+
+def test_columns_are_as_wide_as_need_be():
+    assert table(["name", "n"], [["x", "10"], ["long name", "2"]]) == "name        n\nx          10\nlong name   2"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (7e12, "7.0 TB")]
+)
+def test_bytes_for_people(size, text):
+    assert amount(size) == text
+
+
+@pytest.fixture
+def endpoint():
+    """A server that answers Status, and nothing else."""
+    text = json.dumps(train_a_little().metrics.status(awaited=[]))
+    (endpoint,) = free_endpoints(1)
+    server = listen(endpoint, {"Status": lambda message, context: wire.encode(pb.Text(text=text))}, threads=2)
+    server.start()
+    yield endpoint
+    server.stop(None).wait()
+
+
+def test_the_command_asks_once(endpoint, capsys):
+    assert main(["status", "--once", endpoint]) == 0
+    assert f"{endpoint}  async" in capsys.readouterr().out
+    assert main(["status", "--once", f"{endpoint},127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1" in (out := capsys.readouterr().out) and "does not answer" in out
+
+
+def test_the_command_speaks_json_and_knows_the_environment(endpoint, capsys, monkeypatch):
+    monkeypatch.setenv("PADDLE_PSERVERS_IP_PORT_LIST", endpoint)
+    assert main(["status", "--once", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[endpoint]["round"] == 2
+
+
+def test_the_command_needs_endpoints(capsys, monkeypatch):
+    monkeypatch.delenv("PADDLE_PSERVERS_IP_PORT_LIST", raising=False)
+    assert main(["status"]) == 2
+    assert "name the servers, such as 127.0.0.1:6174" in capsys.readouterr().err
+    assert main(["status", "nowhere"]) == 2
+    assert "'nowhere' is no endpoint" in capsys.readouterr().err

@@ -1,0 +1,138 @@
+"""When servers update: decisions, without a network."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refluid.runtime.server.membership import Roster
+from refluid.runtime.server.rounds import ArrivalRounds, LearningRatePace, SyncRounds, Verdict
+
+
+def test_a_round_is_due_when_everybody_has_pushed():
+    rounds = SyncRounds(trainers=2)
+
+    assert rounds.push(1, sequence=1) is Verdict.NEW
+    assert not rounds.due()
+    assert rounds.awaited() == [0]
+    assert rounds.push(0, sequence=1) is Verdict.NEW
+    assert rounds.due() == [0, 1], "in the order of trainers, whoever came first"
+
+
+def test_a_push_that_arrives_twice_counts_once():
+    rounds = SyncRounds(trainers=2)
+    rounds.push(0, sequence=1)
+
+    assert rounds.push(0, sequence=1) is Verdict.AGAIN
+    rounds.push(1, sequence=1)
+    rounds.applied()
+
+    assert rounds.push(0, sequence=1) is Verdict.OLD
+    assert not rounds.due()
+    assert rounds.push(0, sequence=2) is Verdict.NEW
+
+
+def test_a_trainer_that_left_does_not_hold_the_round():
+    rounds = SyncRounds(trainers=2)
+    rounds.push(0, sequence=1)
+    rounds.leave(1)
+
+    assert rounds.due() == [0]
+
+
+def test_what_a_trainer_pushed_before_it_left_counts():
+    rounds = SyncRounds(trainers=3)
+    rounds.push(1, sequence=1)
+    rounds.leave(1)
+    rounds.push(0, sequence=1)
+    rounds.leave(2)
+
+    assert rounds.due() == [0, 1]
+
+
+def test_nothing_is_due_when_all_have_left_without_a_push():
+    rounds = SyncRounds(trainers=2)
+    rounds.leave(0)
+    rounds.leave(1)
+
+    assert not rounds.due()
+
+
+def test_a_trainer_may_come_back_after_it_left():
+    rounds = SyncRounds(trainers=2)
+    rounds.leave(1)
+    rounds.push(1, sequence=5)
+
+    assert rounds.awaited() == [0]
+
+
+def test_what_arrives_is_due_at_once_in_the_other_modes():
+    rounds = ArrivalRounds(trainers=2)
+
+    assert rounds.push(1, sequence=1) is Verdict.NEW
+    assert rounds.due() == (1,)
+    rounds.applied()
+    assert not rounds.due()
+    assert rounds.push(1, sequence=1) is Verdict.OLD
+    assert rounds.counted(1) == 1
+    assert rounds.counted(0) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["push", "again", "leave"])), max_size=60))
+def test_every_push_is_applied_exactly_once_whatever_is_repeated(events):
+    rounds = SyncRounds(trainers=3)
+    sent, applied, left = [0, 0, 0], [0, 0, 0], set()
+    for trainer, what in events:
+        if what == "leave":
+            rounds.leave(trainer)
+            left.add(trainer)
+        elif trainer not in left:
+            waiting = sent[trainer] > applied[trainer]
+            if what == "push" and not waiting:
+                sent[trainer] += 1
+            if sent[trainer]:
+                rounds.push(trainer, sent[trainer])
+        for each in rounds.due():
+            applied[each] += 1
+        if rounds.due():
+            rounds.applied()
+        assert all(0 <= s - a <= 1 for s, a in zip(sent, applied, strict=True))
+        assert [rounds.counted(t) for t in range(3)] == applied
+
+
+def test_a_schedule_takes_one_step_for_one_step_of_every_trainer():
+    pace = LearningRatePace(trainers=2)
+
+    assert [pace.advance(1) for _ in range(6)] == [1, 0, 1, 0, 1, 0]
+
+
+def test_merged_pushes_advance_the_schedule_by_all_their_steps():
+    pace = LearningRatePace(trainers=2)
+
+    assert [pace.advance(4) for _ in range(3)] == [1, 2, 2]
+
+
+def test_the_roster_knows_who_is_missing_and_since_when():
+    roster = Roster(trainers=2, started=0.0)
+    assert roster.join(0, incarnation=7, now=1.0)
+    assert not roster.join(0, incarnation=7, now=2.0), "the same process says hello again"
+
+    assert roster.describe(0, now=5.0) == "trainer 0 (last seen 3 s ago)"
+    assert roster.describe(1, now=5.0) == "trainer 1 (has not joined in 5 s)"
+    assert roster.silent(now=20.0, longer_than=10.0) == [0]
+    roster.leave(0, now=21.0)
+    assert roster.silent(now=90.0, longer_than=10.0) == []
+    assert not roster.all_left
+    roster.leave(1, now=22.0)
+    assert roster.all_left
+
+
+def test_a_trainer_that_was_given_up_may_come_back():
+    roster = Roster(trainers=1, started=0.0)
+    assert not roster.has_come(0)
+    roster.join(0, incarnation=7, now=1.0)
+    roster.give_up(0)
+    assert roster.has_come(0) and roster.all_left
+    roster.see(0, now=2.0)
+    assert not roster.all_left, "it was only slow"
+    roster.leave(0, now=3.0)
+    roster.see(0, now=4.0)
+    assert roster.all_left, "who has said goodbye is gone"

@@ -1,0 +1,139 @@
+"""A trainer's session with servers that answer late, break off, or do not answer; over real sockets."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+
+import grpc
+import numpy as np
+import pytest
+
+from refluid.errors import ServerError
+from refluid.runtime.launch.ports import HeldPorts
+from refluid.runtime.modes import Mode
+from refluid.runtime.trainer.session import Job, Message, Session
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.connection import listen
+from refluid.runtime.transport.request import Talk
+from refluid.runtime.transport.wire import pb
+
+
+class Server:
+    """Joins everybody, and leaves exchanges to ``exchange``."""
+
+    def __init__(self, endpoint, exchange=lambda number, context: None):
+        self.endpoint, self.heard, self._exchange = endpoint, [], exchange
+        handlers = {"Join": self._join, "Exchange": self._answer, "Leave": self._leave, "Beat": self._beat}
+        self._grpc = listen(endpoint, handlers, threads=12)
+        self._grpc.start()
+
+    def _join(self, message, context):
+        return wire.encode(pb.JoinReply(incarnation=1))
+
+    def _answer(self, message, context):
+        self.heard.append("Exchange")
+        self._exchange(self.heard.count("Exchange"), context)
+        return wire.encode(pb.ExchangeReply())
+
+    def _leave(self, message, context):
+        self.heard.append("Leave")
+        return wire.encode(pb.Empty())
+
+    def _beat(self, message, context):
+        return wire.encode(pb.Empty())
+
+    def stop(self):
+        self._grpc.stop(None).wait()
+
+
+@pytest.fixture
+def endpoints():
+    ports = HeldPorts()
+    yield [ports.hold("127.0.0.1") for _ in range(2)]
+    ports.close()
+
+
+@pytest.fixture
+def job(endpoints):
+    """Makes servers out of their ``exchange`` functions, and a session with them."""
+    made = []
+
+    def make(*exchanges):
+        servers = [Server(endpoint, one) for endpoint, one in zip(endpoints, exchanges, strict=False)]
+        session = Session(Job(0, 1, tuple(server.endpoint for server in servers), Mode.SYNC))
+        made.extend([session.leave, *(server.stop for server in servers)])
+        return servers, session
+
+    yield make
+    for end in made:
+        end()
+
+
+def messages(session, size=4):
+    return {endpoint: Message({"w": np.zeros(size, "float32")}) for endpoint in session.job.endpoints}
+
+
+@pytest.mark.parametrize("size", [4, 1 << 20])
+def test_a_push_is_sent_again_while_the_other_server_waits_for_it(job, size):
+    """As servers do that add up a norm over all of them."""
+    arrived = threading.Event()
+
+    def waits(number, context):
+        assert arrived.wait(20)
+
+    def breaks_off_once(number, context):
+        if number == 1:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "broken")
+        arrived.set()
+
+    servers, session = job(waits, breaks_off_once)
+    assert set(session.push(messages(session, size))) == set(session.job.endpoints)
+    assert [server.heard.count("Exchange") for server in servers] == [1, 2]
+
+
+@pytest.mark.parametrize("size", [4, 1 << 20])
+def test_nothing_of_an_exchange_waits_for_the_garbage_collector(job, size):
+    _, session = job(lambda number, context: None, lambda number, context: None)
+    gc.collect()
+    gc.disable()
+    try:
+        session.push(messages(session, size))
+        assert not [found for found in gc.get_objects() if isinstance(found, Talk)]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("size", [4, 1 << 20])
+def test_a_server_that_hangs_is_an_error_after_one_deadline(job, size, monkeypatch):
+    over = threading.Event()
+    servers, session = job(lambda number, context: None, lambda number, context: over.wait(20))
+    monkeypatch.setenv("FLAGS_rpc_deadline", "500")
+    with pytest.raises(ServerError, match=servers[1].endpoint):
+        session.push(messages(session, size))
+    over.set()
+    assert servers[1].heard == ["Exchange"]
+
+
+SCRIPT = """
+import sys, numpy as np
+from refluid.runtime.modes import Mode
+from refluid.runtime.trainer.session import Job, Message, session_of
+
+session = session_of(Job(0, 1, tuple(sys.argv[2:]), Mode.SYNC))
+push = {endpoint: Message({"w": np.zeros(int(sys.argv[1]), "float32")}) for endpoint in session.job.endpoints}
+session.on_leave(lambda: session.push(push))
+"""
+
+
+@pytest.mark.parametrize("size", [4, 1 << 20])
+def test_a_script_that_just_ends_sends_its_last_gradients_and_says_goodbye(endpoints, size):
+    servers = [Server(endpoint) for endpoint in endpoints]
+    try:
+        subprocess.run([sys.executable, "-c", SCRIPT, str(size), *endpoints], check=True, timeout=60)
+        assert [server.heard for server in servers] == [["Exchange", "Leave"]] * 2
+    finally:
+        for server in servers:
+            server.stop()

@@ -1,0 +1,103 @@
+"""Messages as bytes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from refluid.lowering.staging import Shifted, phase_of
+from refluid.runtime.transport import connection as transport
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.wire import Rows, pb
+
+DTYPES = st.sampled_from([np.float32, np.float64, np.int64, np.int32, np.float16, np.bool_, np.uint8])
+DENSE = arrays.arrays(DTYPES, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+
+
+@st.composite
+def rows(draw):
+    count = draw(st.integers(0, 6))
+    values = draw(arrays.arrays(np.float32, (count, draw(st.integers(0, 3)))))
+    return Rows(np.array(draw(st.lists(st.integers(0, 2**62), min_size=count, max_size=count)), np.int64), values)
+
+
+def same(left, right):
+    if isinstance(left, Rows):
+        return np.array_equal(left.rows, right.rows) and left.values.tobytes() == right.values.tobytes()
+    return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+
+
+@given(st.lists(st.one_of(DENSE, rows()), max_size=5))
+def test_tensors_come_back_as_they_were_sent(values):
+    named = {f"v{i}": value for i, value in enumerate(values)}
+    header = pb.ExchangeRequest(sequence=9, pushed=[wire.describe(n, v) for n, v in named.items()])
+
+    message = b"".join(wire.encode(header, named.values()))
+    decoded = wire.decode(pb.ExchangeRequest, message)
+
+    assert decoded == header
+    found = wire.tensors(decoded.pushed, message)
+    assert list(found) == list(named)
+    assert all(same(found[name], named[name]) for name in named)
+
+
+def test_received_tensors_are_views_of_the_message():
+    value = np.arange(1000, dtype=np.float32)
+    message = b"".join(wire.encode(pb.ExchangeReply(tensors=[wire.describe("w", value)]), [value]))
+    header = wire.decode(pb.ExchangeReply, message)
+
+    found = wire.tensors(header.tensors, message)["w"]
+
+    assert np.shares_memory(found, np.frombuffer(message, np.uint8))
+
+
+def test_large_tensors_are_read_in_place_and_alike_wherever_the_message_lies():
+    value = np.arange(50000, dtype=np.float32)
+    encoded = b"".join(wire.encode(pb.ExchangeReply(tensors=[wire.describe("w", value)]), [value]))
+    sizes, starts = set(), set()
+    for shift in (0, 16, 32, 48):
+        memory = bytearray(len(encoded) + 64)
+        begin = (shift - phase_of(np.frombuffer(memory, np.uint8))) % 64
+        memory[begin : begin + len(encoded)] = encoded
+        message = memoryview(memory)[begin : begin + len(encoded)]
+
+        found = Shifted.of(wire.dense(wire.tensors(wire.decode(pb.ExchangeReply, message).tensors, message)["w"]))
+
+        assert np.shares_memory(found.memory, np.frombuffer(memory, np.uint8))
+        np.testing.assert_array_equal(found.memory[found.start :][: value.size], value)
+        sizes.add(found.memory.size)
+        starts.add(int(found.start))
+    assert len(sizes) == 1  # so that one compiled update takes them all
+    assert starts == {0, 4, 8, 12}
+
+
+@given(st.binary(max_size=80))
+def test_bytes_of_a_stranger_are_an_error_and_nothing_worse(message):
+    try:
+        header = wire.decode(pb.ExchangeRequest, message)
+        wire.tensors(header.pushed, message)
+    except wire.BAD_MESSAGE:
+        return
+
+
+def test_a_tensor_that_claims_more_than_the_message_holds_is_refused():
+    header = pb.ExchangeRequest(pushed=[pb.Tensor(name="w", dtype="float32", dims=[1 << 40])])
+    message = b"".join(wire.encode(header))
+    decoded = wire.decode(pb.ExchangeRequest, message)
+
+    with pytest.raises(wire.BAD_MESSAGE):
+        wire.tensors(decoded.pushed, message)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[3], [0, 5], [transport.CHUNK, 1], [2 * transport.CHUNK + 7, 3, 0, transport.CHUNK + 1]]
+)
+def test_chunks_put_together_are_the_message(sizes):
+    rng = np.random.default_rng(0)
+    buffers = [rng.bytes(size) for size in sizes]
+
+    chunks = list(transport.chunks(buffers))
+
+    assert b"".join(chunks) == b"".join(buffers)
+    assert all(len(chunk) <= transport.CHUNK for chunk in chunks)
