@@ -21,9 +21,9 @@ import numpy as np
 from refluid import flags
 from refluid.files.variables import LOADED
 from refluid.ir.operator import Operator
+from refluid.log import Log
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.modes import Mode
-from refluid.runtime.observe.log import Log
 from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.server.barriers import Meetings
 from refluid.runtime.server.membership import Roster

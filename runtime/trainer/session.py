@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import random
 import secrets
 import socket
@@ -22,8 +23,8 @@ import grpc
 
 from refluid import flags
 from refluid.errors import ServerError, ServersMissingError
+from refluid.log import Log
 from refluid.runtime.modes import Mode
-from refluid.runtime.observe.log import Log
 from refluid.runtime.observe.trainer_metrics import TrainerMetrics
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import Connection
@@ -40,6 +41,7 @@ READ = pb.ExchangeRequest.READ
 
 _BEAT = 5.0  # seconds between two signs of life
 _REMIND = 5.0  # seconds between two remarks about missing servers
+_JOIN_TIMEOUT = 30.0  # seconds; a server first makes sure that nobody else holds the trainer's id
 _TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -154,8 +156,9 @@ class Session:
             mode=job.mode.name.lower(),
             pushes=pushes,
             pulls=pulls,
+            host=f"{socket.gethostname()}:{os.getpid()}",
         )
-        message = self.connections[endpoint].call("Join", wire.encode(request), 10.0)
+        message = self.connections[endpoint].call("Join", wire.encode(request), _JOIN_TIMEOUT)
         reply = wire.decode(pb.JoinReply, message)
         known = self._servers.get(endpoint)
         if known is not None and known != reply.incarnation and reply.sequence < self.sequence[endpoint] - 1:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from refluid import flags
 from refluid.errors import ServerError, ServersMissingError
-from refluid.runtime.observe.log import Log
+from refluid.log import Log
 
 _REMIND = 5.0  # seconds between two remarks about missing servers
 _LONGEST_PAUSE = 1.0

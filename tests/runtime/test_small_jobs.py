@@ -21,12 +21,9 @@ from refluid.runtime.transport.wire import pb
 
 
 @pytest.fixture
-def impatient():
-    """Calls are given up after two seconds."""
-    before = flags.read_flag("FLAGS_rpc_deadline")
-    flags.write_flag("FLAGS_rpc_deadline", 2000)
-    yield
-    flags.write_flag("FLAGS_rpc_deadline", before)
+def impatient(monkeypatch):
+    """RPCs time out after two seconds."""
+    monkeypatch.setitem(flags._set, "FLAGS_rpc_deadline", 2000)
 
 
 def test_a_port_in_use_is_said_so():

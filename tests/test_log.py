@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from refluid.runtime.observe import log as module
-from refluid.runtime.observe.log import Log, level_from_environment
+from refluid import log as module
+from refluid.log import Log, level_from_environment
 
 
 @pytest.fixture(autouse=True)
