@@ -19,9 +19,9 @@ from refluid.ir.program import Program
 from refluid.ir.slices import SLICES, Slice
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
+from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.staging import Shifted
 from refluid.lowering.step import Step
-from refluid.ops.control.folding import reads_and_writes
 from refluid.ops.core.values import SelectedRows
 from refluid.runtime.transport.wire import Rows, Value
 from refluid.scope import Scope

@@ -41,6 +41,7 @@ class Executor:
         self._steps: dict[Any, Step] = {}
         self._hot: dict[Any, Step] = {}  # the same steps, by what a call looks like
         self._exact: set[int] = set()  # programs whose sequences must not be padded
+        self._eager_loops: dict[int, frozenset[int]] = {}  # by program, the blocks of loops that cannot be compiled
         self._closed = False
         self._first_runs: dict[int, Any] = {}  # a lock per program: threads compile it once
         self.buckets = Buckets()
@@ -140,7 +141,8 @@ class Executor:
         check_feed(block, names, values)
         check_fetches(block, fetches, names, scope)
         padded = program.uid not in self._exact
-        step = Step(block, names, fetches, scope, self.place, self._eager, padded)
+        eager_loops = self._eager_loops.get(program.uid, frozenset())
+        step = Step(block, names, fetches, scope, self.place, self._eager, padded, eager_loops)
         _check_reads(block, step, scope)
         cause = compilation.why_again(self._steps, key)
         announced = compilation.announced(program, cause, step.talks) if step.compiles else nullcontext()
@@ -155,7 +157,8 @@ class Executor:
 
     def _give_up_padding(self, program: Program, error: PaddingError) -> None:
         if error.loop is not None:
-            error.loop.turn_by_turn = True
+            known = self._eager_loops.get(program.uid, frozenset())
+            self._eager_loops[program.uid] = known | {error.loop.attrs["sub_block"].idx}
             if not error.misfit:
                 warnings.warn(f"{error}, so the loop around it runs turn by turn", PaddingWarning, stacklevel=3)
             return

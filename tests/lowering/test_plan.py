@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import paddle.fluid as fluid
+from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.interpreter import pair_gradients
 from refluid.lowering.plan import Where, make_plan
-from refluid.ops.control.folding import reads_and_writes
 
 
 def block():

@@ -1,4 +1,4 @@
-"""Loops over steps give the same numbers compiled and turn by turn, and few compilations serve many lengths."""
+"""Loops over steps give the same numbers compiled and on the host, and few compilations serve many lengths."""
 
 from __future__ import annotations
 
@@ -51,14 +51,13 @@ def feed_of(lengths, seed=0):
     return {"x": sequences(lengths, 3), "y": sequences([length % 3 + 1 for length in lengths], 4)}
 
 
-def run(program, batches, turn_by_turn=False):
+def run(program, batches, on_host=False):
     """What every batch gives, and all parameters at the end."""
     main, startup, fetches = program
-    for op in main.global_block().ops:
-        if op.type == "while":
-            op.turn_by_turn = turn_by_turn
-    main.changed()
     scope, executor = fluid.Scope(), Executor()
+    if on_host:
+        loops = [op.attrs["sub_block"].idx for op in main.global_block().ops if op.type == "while"]
+        executor._eager_loops[main.uid] = frozenset(loops)
     with fluid.scope_guard(scope):
         executor.run(startup)
         found = [executor.run(main, feed=feed, fetch_list=fetches, return_numpy=False) for feed in batches]
@@ -70,9 +69,9 @@ PROGRAM = attentive()
 
 
 @pytest.mark.filterwarnings("ignore::refluid.errors.RecompileWarning")
-def test_compiled_and_turn_by_turn_runs_agree():
+def test_compiled_loops_and_loops_on_the_host_agree():
     batches = [feed_of([3, 0, 6, 1], 1), feed_of([1, 6, 0, 3], 2)]
-    (compiled, learned), (exact, also_learned) = run(PROGRAM, batches), run(PROGRAM, batches, turn_by_turn=True)
+    (compiled, learned), (exact, also_learned) = run(PROGRAM, batches), run(PROGRAM, batches, on_host=True)
     for ours, theirs in zip([*compiled, learned], [*exact, also_learned], strict=True):
         for mine, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(np.array(mine), np.array(other), rtol=2e-5, atol=1e-6)
@@ -84,10 +83,22 @@ def pieces(program, fetches):
 
 def test_a_dynamic_rnn_is_one_compiled_piece_with_its_gradient():
     main, _, fetches = PROGRAM
-    for op in main.global_block().ops:
-        op.turn_by_turn = False
     names = [fetch if isinstance(fetch, str) else fetch.name for fetch in fetches]
     assert pieces(main, names) == [Where.COMPILED]
+
+
+def test_a_loop_that_cannot_be_compiled_is_a_fact_of_the_plan_and_not_of_the_program():
+    main, _, fetches = simple(lambda rnn, word: rnn.output(layers.softmax(word, axis=0)))
+    (loop,) = [op for op in main.global_block().ops if op.type == "while"]
+    before, attributes = program_to_bytes(main), dict(vars(loop))
+    feed = {"x": fluid.create_lod_tensor(np.ones((6, 3), "float32"), [[2, 1, 3]], fluid.CPUPlace())}
+    with pytest.warns(PaddingWarning):
+        Executor().run(main, feed=feed, fetch_list=fetches, return_numpy=False)
+    assert (program_to_bytes(main), vars(loop)) == (before, attributes)
+    names = [str(getattr(fetch, "name", fetch)) for fetch in fetches]
+    assert pieces(main, names) == [Where.COMPILED]
+    plan = make_plan(main.global_block(), names, eager_loops=frozenset([loop.attrs["sub_block"].idx]))
+    assert Where.HOST in [piece.where for piece in plan.pieces]
 
 
 def simple(body, width=3):
@@ -126,7 +137,7 @@ def test_batches_of_many_lengths_settle_to_few_compilations():
     assert compilation.compilations - before <= 8
 
 
-def test_a_loop_with_an_op_that_mixes_rows_runs_turn_by_turn_and_says_so():
+def test_a_loop_with_an_op_that_mixes_rows_runs_on_the_host_and_says_so():
     def body(rnn, word):
         rnn.output(layers.softmax(word, axis=0))
 
@@ -179,12 +190,12 @@ def nested():
 
 
 @pytest.mark.filterwarnings("ignore::refluid.errors.RecompileWarning")
-def test_a_recurrence_in_a_recurrence_differentiates_compiled_and_turn_by_turn():
+def test_a_recurrence_in_a_recurrence_differentiates_compiled_and_on_the_host():
     program = nested()
     assert pieces(program[0], [program[2][0].name, "x@GRAD"]) == [Where.COMPILED]
     rows = np.random.default_rng(1).standard_normal((12, 2)).astype("float32")
     feed = {"x": fluid.create_lod_tensor(rows, [[1, 3, 2], [2, 1, 2, 3, 1, 3]], fluid.CPUPlace())}
-    (compiled, learned), (exact, also_learned) = run(program, [feed]), run(program, [feed], turn_by_turn=True)
+    (compiled, learned), (exact, also_learned) = run(program, [feed]), run(program, [feed], on_host=True)
     for mine, other in zip([*compiled[0], *learned], [*exact[0], *also_learned], strict=True):
         np.testing.assert_allclose(np.array(mine), np.array(other), rtol=2e-5, atol=1e-6)
 

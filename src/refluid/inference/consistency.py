@@ -20,7 +20,7 @@ from refluid.inference.models import InferenceModel
 from refluid.inference.predictor import Predictor
 from refluid.inference.samples import make_samples
 from refluid.ir import Program
-from refluid.ops.control.folding import reads_and_writes
+from refluid.lowering.folding import reads_and_writes
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor
 

@@ -41,7 +41,6 @@ class Operator:
         self.attrs = {name: _plain(value) for name, value in (attrs or {}).items() if value is not None}
         self.written_at = written_at
         self.originals: dict[str, str] = {}  # on recomputed copies: their variables' originals
-        self.turn_by_turn = False  # on loops: the lowering found that they cannot be compiled
         self.implied: dict[str, list[str]] = {}  # inputs by slot that real Fluid's form of the op leaves out
 
     @property
@@ -275,7 +274,6 @@ class Operator:
         copy.outputs = {slot: list(names) for slot, names in self.outputs.items()}
         copy.attrs = dict(self.attrs)
         copy.originals, copy.implied = self.originals, self.implied
-        copy.turn_by_turn = self.turn_by_turn
         return copy
 
 

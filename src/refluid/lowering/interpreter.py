@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -20,6 +21,10 @@ from refluid.errors import OpError, UnknownOpError
 from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
+from refluid.lowering.folding import foldable_operators, known_around
+from refluid.lowering.loops.arrays import ArrayForm, run_array_loop
+from refluid.lowering.loops.steps import run_step_loop
+from refluid.lowering.placement import Placement
 from refluid.lowering.ragged import (
     PaddingError,
     as_sequences,
@@ -30,7 +35,6 @@ from refluid.lowering.ragged import (
     with_padding,
     without_padding,
 )
-from refluid.ops.control.folding import foldable_operators, known_around
 from refluid.ops.core.checks import Check, Requirement, collecting
 from refluid.ops.core.gradients import Pullback, forward_with_pullback
 from refluid.ops.core.noise import fold_in
@@ -54,6 +58,7 @@ class Context:
     host: Callable[[Operator], Any] | None = None  # what a host op may use besides its inputs
     padded: bool = False  # whether sequences may carry rows of padding
     in_place: Callable[[], bool] = _never  # whether the state as it was is not needed any more
+    eager_loops: frozenset[int] = frozenset()  # loops that cannot be compiled, by the index of their block
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
 
 
@@ -89,7 +94,7 @@ class Schedule:
         return schedule
 
 
-_INNER: WeakKeyDictionary[Block, tuple[int, Schedule]] = WeakKeyDictionary()  # loops ask for them turn by turn
+_INNER: WeakKeyDictionary[Block, tuple[int, Schedule]] = WeakKeyDictionary()  # loops ask for them in every iteration
 
 
 def pair_gradients(ops: Sequence[Operator]) -> dict[int, int]:
@@ -216,7 +221,7 @@ def _evaluate(
     if not has_ragged(arguments):
         return _call(op, definition, arguments, context, pullback, shared)
     if context.padded and not definition.takes_padding(op.attrs, arguments):
-        if not definition.runs_on_host(op):
+        if not Placement(context.eager_loops).runs_on_host(op):
             raise PaddingError(op)
         # Values are known here, so padding can be taken off and put on again.
         outputs = _call(op, definition, without_padding(arguments), context, pullback, shared)
@@ -277,34 +282,45 @@ class BlockRunner:
         """The random key of the step, as plain integers, or None."""
         return None if self.context.key is None else jax.random.key_data(self.context.key)
 
-    def __call__(self, block: Block, env: Environment, turn: Any = 0) -> Environment:
-        """The variables after a run of ``block``; ``turn`` counts runs, so that each draws its own random numbers."""
+    def __call__(self, block: Block, env: Environment, iteration: Any = 0) -> Environment:
+        """The variables after a run of ``block``; each ``iteration`` draws its own random numbers."""
         env = dict(env)
-        key = None if self.context.key is None else fold_in(self.context.key, turn)
+        key = None if self.context.key is None else fold_in(self.context.key, iteration)
         # On the host, rules that run blocks have taken padding off.
         padded = self.context.padded and not self.on_host
         context = replace(self.context, key=key, report=self._report, pullbacks={}, padded=padded, in_place=_never)
         run(Schedule.of_inner(block), env, context)
         return env
 
+    def loop(self, env: Environment, names: list[str], test: str) -> Environment | None:
+        """What a `while` leaves in the variables ``names``, or None if it has no compiled form of ours.
+
+        Args:
+          test: the name of the condition.
+        """
+        form = None if self.on_host else Placement(self.context.eager_loops).loop_form(self.op)
+        if isinstance(form, ArrayForm):
+            return run_array_loop(self, form, env, names, test)
+        return None if form is None else {**run_step_loop(self, form, env), test: jnp.zeros_like(plain(env[test]))}
+
     def part(
         self,
         block: Block,
         ops: Sequence[Operator],
         env: Environment,
-        turn: Any,
+        iteration: Any,
         key: Any,
         failed: dict[tuple[Operator, Requirement], Any] | None = None,
     ) -> Environment:
         """The variables after some operators of a compiled ``block``, on rows that may be padding.
 
         Args:
-          turn: None for operators that run once for all turns: what they check is checked outside of the loop.
-          failed: receives, for each check that a turn makes, whether it failed. The loop has to carry that out.
+          iteration: None for operators that run once for all iterations: their checks are made outside the loop.
+          failed: receives, for each check of an iteration, whether it failed. The loop has to carry that out.
         """
         env = dict(env)
         if key is not None:
-            key = fold_in(jax.random.wrap_key_data(key), 0 if turn is None else turn)
+            key = fold_in(jax.random.wrap_key_data(key), 0 if iteration is None else iteration)
 
         def collect(op: Operator, check: Check, values: Any) -> None:
             if failed is not None and isinstance(values, Tracer):
@@ -313,25 +329,25 @@ class BlockRunner:
             else:
                 self._report(op, check, values)
 
-        report = collect if turn is not None else self.context.report
+        report = collect if iteration is not None else self.context.report
         context = replace(self.context, key=key, report=report, pullbacks={}, padded=True, in_place=_never)
         try:
             run(replace(Schedule.of_inner(block), ops=tuple(ops)), env, context)
         except PaddingError as error:
             raise error.within(self.op) from error
         except OpError as error:
-            # Turn by turn it may work: shapes may change there. If it does not, that error is the one to tell.
+            # On the host it may work: shapes may change there. If it does not, that error is the one to raise.
             raise PaddingError(self.op, misfit=True).within(self.op) from error
         return env
 
     def report(self, failed: dict[tuple[Operator, Requirement], Any]) -> None:
-        """Hands on what a loop has carried out."""
+        """Reports the checks that a loop has carried out."""
         if self.context.report is not None:
             for (op, check), flag in failed.items():
                 self.context.report(op, check, ~flag)
 
-    def give_up(self, problem: str) -> NoReturn:
-        """Lets the operator run on the host instead, turn by turn."""
+    def fall_back(self, problem: str) -> NoReturn:
+        """Makes the loop run on the host instead, iteration by iteration."""
         raise PaddingError(self.op, misfit=True).within(self.op) from ValueError(problem)
 
     def refuse_padding(self) -> None:

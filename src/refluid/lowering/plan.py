@@ -10,15 +10,15 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.prune import needed_operators
 from refluid.ir.roles import OP_ROLE, OpRole
-from refluid.lowering.interpreter import Schedule, pair_gradients
-from refluid.ops.control.folding import (
+from refluid.lowering.folding import (
     foldable_operators,
-    host_operators,
     known_before,
     reads_and_writes,
     static_reads,
     writers_behind,
 )
+from refluid.lowering.interpreter import Schedule, pair_gradients
+from refluid.lowering.placement import Placement
 from refluid.ops.core.registry import BOUNDARY
 
 
@@ -52,9 +52,15 @@ class Plan:
     pieces: tuple[Piece, ...]
     reads: tuple[str, ...]  # names the block needs from feeds or the scope
     persists: tuple[str, ...]  # persistable names it writes
+    eager_loops: frozenset[int]  # loops that cannot be compiled, by the index of their block
 
 
-def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None = None) -> Plan:
+def make_plan(
+    block: Block,
+    fetches: Sequence[str],
+    feeds: Sequence[str] | None = None,
+    eager_loops: frozenset[int] = frozenset(),
+) -> Plan:
     """Plans the operators of ``block``; ``fetches`` must have a value at the end.
 
     With ``feeds``, operators that lead neither to a fetch nor to state are left out.
@@ -64,7 +70,7 @@ def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None 
         ops = needed_operators(ops, {*fetches, *_persistable_writes(block, ops)}, frozenset(feeds))
     folded = foldable_operators(ops)
     pairs = pair_gradients(ops)
-    groups = _group(ops, folded, pairs)
+    groups = _group(ops, pairs, Placement(eager_loops).host_operators(ops, folded))
     hosted = {id(op) for group, where in groups if where is Where.HOST for op in group}
     host_pairs = {gradient: forward for gradient, forward in pairs.items() if {gradient, forward} <= hosted}
     persists = _persistable_writes(block, ops)
@@ -82,14 +88,11 @@ def make_plan(block: Block, fetches: Sequence[str], feeds: Sequence[str] | None 
         needed |= set(reads)
     reads, written = reads_and_writes(ops)
     reads = [*reads, *(name for name in dict.fromkeys(fetches) if name not in written and name not in reads)]
-    return Plan(block, tuple(reversed(pieces)), tuple(reads), tuple(persists))
+    return Plan(block, tuple(reversed(pieces)), tuple(reads), tuple(persists), eager_loops)
 
 
-def _group(
-    ops: Sequence[Operator], folded: frozenset[int], pairs: dict[int, int]
-) -> list[tuple[list[Operator], Where]]:
+def _group(ops: Sequence[Operator], pairs: dict[int, int], on_host: set[int]) -> list[tuple[list[Operator], Where]]:
     """Runs of operators that go together."""
-    on_host = host_operators(ops, folded)
     while True:
         groups: list[tuple[list[Operator], Where]] = []
         for op in ops:

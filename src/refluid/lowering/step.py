@@ -67,6 +67,7 @@ class CompiledPiece:
         platform: str,
         eager: bool,
         padded: bool,
+        eager_loops: frozenset[int],
     ):
         self.piece = piece
         self.mutable = tuple(n for n in piece.reads if n in persists and n in piece.writes and n not in feeds)
@@ -76,6 +77,7 @@ class CompiledPiece:
         self.is_random = piece.is_random
         self._seeded = seeded
         self._padded = padded
+        self._eager_loops = eager_loops
         self._eager, self._platform = eager, platform
         self._guard: Guard | None = None
         self._in_step: tuple[int, ...] | None = None  # the checks that the step itself carries out; None for all
@@ -148,7 +150,12 @@ class CompiledPiece:
         return written, flags
 
     def _context(self, words: Any) -> Context:
-        context = Context(report=self.checks.report, padded=self._padded, in_place=self._updates_in_place)
+        context = Context(
+            report=self.checks.report,
+            padded=self._padded,
+            in_place=self._updates_in_place,
+            eager_loops=self._eager_loops,
+        )
         if words is not None:
             words = jnp.asarray(words)
             context.key = context.seed_key = jax.random.wrap_key_data(words)
@@ -173,8 +180,9 @@ class Step:
         place: Any,
         eager: bool = False,
         padded: bool = False,
+        eager_loops: frozenset[int] = frozenset(),
     ):
-        plan = make_plan(block, fetches)
+        plan = make_plan(block, fetches, eager_loops=eager_loops)
         program = block.program
         self.scope, self.place = scope, place
         self.feed_names, self.fetches = tuple(feed_names), tuple(fetches)
@@ -182,6 +190,7 @@ class Step:
         self.seed = program.random_seed
         self._traced = False
         self._padded = padded
+        self._eager_loops = eager_loops
         feeds = frozenset(feed_names)
         self.persists = frozenset(plan.persists)
         self.reads = tuple(name for name in plan.reads if name not in feeds)
@@ -202,7 +211,9 @@ class Step:
         if piece.where is Where.EXCHANGE:
             return bind_exchange(piece, self.scope, self.place)
         platform = self.place.device().platform
-        return CompiledPiece(piece, self.persists, feeds, bool(self.seed), platform, eager, self._padded)
+        return CompiledPiece(
+            piece, self.persists, feeds, bool(self.seed), platform, eager, self._padded, self._eager_loops
+        )
 
     @property
     def compilations(self) -> int:
@@ -302,6 +313,7 @@ class Step:
             host=lambda op: HostContext(op, self.scope, self.place, env),
             padded=self._padded,
             pullbacks=pullbacks,
+            eager_loops=self._eager_loops,
         )
         if words is not None:
             context.key = context.seed_key = jax.random.wrap_key_data(jnp.asarray(words))

@@ -65,12 +65,6 @@ def lod_tensor_to_array(x, table):
     return Steps(pick_items(items, order.packed, real), order.starts, table.steps, table.width)
 
 
-def _follows_host_loop(operator: Any) -> bool:
-    """Whether the array is a list that a loop on the host has filled, of as many tensors as the batch has steps."""
-    (name,) = operator.input("X")
-    return any(op.definition.runs_on_host(op) for op in operator.block.ops if name in op.output_arg_names)
-
-
 @op(
     "array_to_lod_tensor",
     inputs="X RankTable",
@@ -78,7 +72,7 @@ def _follows_host_loop(operator: Any) -> bool:
     differentiable="X",
     lod="aware",
     infer=_like_x(1),
-    host=_follows_host_loop,
+    host="loop_array",
 )
 def array_to_lod_tensor(x, table):
     """The inverse of `lod_tensor_to_array`: what an array holds for each step, as sequences."""

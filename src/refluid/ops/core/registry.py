@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from refluid.errors import UnknownOpError
 
@@ -26,6 +26,13 @@ BOUNDARY = frozenset({"feed", "fetch"})  # ops that move values between a progra
 
 # Keyword-only parameters the lowering fills in by itself; they are not attributes of the op.
 _SERVICES = frozenset({"key", "host", "run_block"})
+
+# Whether an op runs on the host: a fact of the op, a function of its attributes and connected input slots, or what the
+# lowering finds out from the program around it (`refluid.lowering.placement`).
+OnHost = (
+    bool | Callable[[dict[str, Any], frozenset[str]], bool] | Literal["loop", "branch", "loop_array", "array_sizes"]
+)
+Constant = bool | Literal["of_list"]  # "of_list": if the array X is filled at known positions only
 
 
 @dataclass(frozen=True)
@@ -57,9 +64,9 @@ class OpDef:
     has_grad: bool = True
     infer: Callable[..., Any] | None = None
     static: frozenset[str] = frozenset()
-    constant: bool | Callable[[Any], bool] = False
+    constant: Constant = False
     random: bool = False
-    host: bool | Callable[[Any], bool] = False
+    host: OnHost = False
     lod: str | None = "share"
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
@@ -73,14 +80,6 @@ class OpDef:
     @property
     def output_names(self) -> tuple[str, ...]:
         return tuple(slot.name for slot in self.outputs)
-
-    def runs_on_host(self, operator: Any) -> bool:
-        """Whether this operator of the op cannot be compiled."""
-        return self.host(operator) if callable(self.host) else self.host
-
-    def is_constant(self, operator: Any) -> bool:
-        """Whether the results of this operator of the op are known while tracing, whatever its inputs are."""
-        return self.constant(operator) if callable(self.constant) else self.constant
 
     def takes_padding(self, attrs: dict[str, Any], arguments: dict[str, list[Any]]) -> bool:
         """Whether rows of padding in the inputs cannot change real rows of the outputs."""
@@ -140,9 +139,9 @@ def op(
     differentiable: str | None = None,
     infer: Callable[..., Any] | None = None,
     static: str = "",
-    constant: bool | Callable[[Any], bool] = False,
+    constant: Constant = False,
     random: bool = False,
-    host: bool | Callable[[Any], bool] = False,
+    host: OnHost = False,
     lod: str | None = "share",
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
@@ -160,11 +159,14 @@ def op(
         ``ShapeDtype``, returns slot -> list of ``ShapeDtype``; unknown dims are -1.
       static: input slots whose values decide shapes: the rule receives NumPy arrays there. Where the lowering cannot
         know them before running, the op runs eagerly between compiled pieces.
-      constant: the outputs depend on the inputs' shapes only, so they are known while tracing. May be a function of the
-        operator.
+      constant: the outputs depend on the inputs' shapes only, so they are known while tracing; "of_list": if the
+        array X is filled at known positions only.
       random: the rule takes ``key``, a jax.random key.
       host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
-        in its signature receives the HostContext (scope, operator, place). May be a function of the operator.
+        in its signature receives the HostContext (scope, operator, place). May be a function of the attributes and the
+        connected input slots, or depend on the program: "loop" and "branch" run there unless they have a form that
+        compiles, "loop_array" where a loop on the host fills the array X, "array_sizes" where the number or the sizes
+        of the tensors in X are not known while tracing.
         A rule with a ``run_block`` parameter runs blocks: it receives a BlockRunner, and gradients are derived even on
         the host.
       lod: what happens to sequences. "share": the rule sees their rows as plain arrays, and outputs with as many rows
@@ -241,7 +243,7 @@ def lookup(type: str) -> OpDef:
             forward = lookup(type.removesuffix("_grad"))
         except UnknownOpError:
             raise UnknownOpError(type) from None
-        derivable = not forward.host or callable(forward.host) or "run_block" in forward.services
+        derivable = forward.host is not True or "run_block" in forward.services
         if forward.has_grad and not forward.random and derivable:
             return _OPS.setdefault(type, derive_gradient_op(forward))
     raise UnknownOpError(type, nearest=_nearest(type))

@@ -33,9 +33,9 @@ def _infer_pad(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype((-1, length, *x.shape[1:]), x.dtype)], "Length": [lengths]}
 
 
-def _pads_to_longest(operator: Any) -> bool:
+def _pads_to_longest(attrs: dict[str, Any], connected: frozenset[str]) -> bool:
     """The longest sequence decides the shape, and what follows may compare it with others: it must be exact."""
-    return operator.attrs.get("padded_length", -1) == -1
+    return attrs.get("padded_length", -1) == -1
 
 
 @op(
@@ -170,9 +170,9 @@ def _infer_mask(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Y": [ShapeDtype((*inputs["X"][0].shape, known), numpy_dtype(attrs.get("out_dtype", 3)))]}
 
 
-def _masks_to_longest(operator: Any) -> bool:
+def _masks_to_longest(attrs: dict[str, Any], connected: frozenset[str]) -> bool:
     """The lengths decide the shape, unless another input or an attribute does."""
-    return not operator.input("MaxLenTensor") and operator.attrs.get("maxlen", -1) <= 0
+    return "MaxLenTensor" not in connected and attrs.get("maxlen", -1) <= 0
 
 
 @op(

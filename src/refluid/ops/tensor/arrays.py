@@ -89,13 +89,7 @@ def _one_count(inputs: Described, attrs: dict) -> Described:
     return {"Out": [ShapeDtype((1,), np.dtype("int64"))]}
 
 
-def _is_list(operator: Any) -> bool:
-    """Whether only writes at known positions make the array: the lengths of sequences decide nothing."""
-    name = operator.input("X")[0]
-    return all(each.type == "write_to_array" for each in operator.block.ops if name in each.output_arg_names)
-
-
-@op("lod_array_length", inputs="X", outputs="Out", grad=None, constant=_is_list, lod="aware", infer=_one_count)
+@op("lod_array_length", inputs="X", outputs="Out", grad=None, constant="of_list", lod="aware", infer=_one_count)
 def lod_array_length(x):
     """How many tensors the array holds."""
     return jnp.asarray(length_of(x), jnp.int64).reshape(1)
@@ -113,21 +107,13 @@ def _infer_joined(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(tuple(shape), x.dtype)]}
 
 
-def _joins_unknown(operator: Any) -> bool:
-    """Whether sizes are not known while tracing: values decide how many tensors there are, or tensors have padding."""
-    name, block = operator.input("X")[0], operator.block
-    writes = [each for each in block.ops if each.type == "write_to_array" and name in each.output_arg_names]
-    written = [each.input("X")[0] for each in writes]
-    return not _is_list(operator) or any(block._var_recursive(each).lod_level for each in written)
-
-
 @op(
     "tensor_array_to_tensor",
     inputs="X",
     outputs="Out OutIndex",
     lod="aware",
     infer=_infer_joined,
-    host=_joins_unknown,
+    host="array_sizes",
 )
 def tensor_array_to_tensor(x, *, axis=0, use_stack=False):
     """The tensors of an array joined along an axis, or stacked, and how large each of them is there."""

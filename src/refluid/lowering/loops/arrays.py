@@ -1,68 +1,68 @@
 """Loops that fill arrays of tensors, compiled: beam searches above all.
 
-The arrays become `Stacked` ones, with as many places as the loop has turns at most. How much room their tensors need is
-found by looking at a turn with the room of the first ones, then with that of what it writes, until nothing grows.
-Gradients do not flow through such a loop; where they must, and where no bound is known, it runs turn by turn.
+The arrays become `Stacked` ones, with as many slots as the loop has iterations at most. Tracing an iteration with the
+room of the first tensors, then with that of what it writes, until nothing grows, finds the room they need. Gradients do
+not flow through such a loop; where they must, or where no bound is known, it runs on the host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.ops.control.folding import needs_host
+from refluid.ir.block import Block
+from refluid.ir.operator import Operator
+from refluid.ir.vartype import VarType
+from refluid.lowering.loops.forms import is_differentiated
 from refluid.ops.control.stacked import MisfitError, Outline, Record, Stacked, joined_shape
 from refluid.ops.core.values import plain
 from refluid.ops.sequence.steps import Steps
 
-_ARRAY_OPS = ("read_from_array", "write_to_array", "lod_array_length")
-_LOOKS = 4  # how often a loop is looked at before its tensors are taken to grow for ever
+if TYPE_CHECKING:
+    from refluid.lowering.interpreter import BlockRunner
+    from refluid.ops.core.checks import Requirement
+
+Values = dict[str, Any]
+Failed = dict[tuple[Operator, "Requirement"], Any]
+
+ARRAY_OPS = ("read_from_array", "write_to_array", "lod_array_length")
+_MOST_TRACES = 4  # after so many traces of an iteration, tensors are taken to grow for ever
 
 
 @dataclass(frozen=True)
-class ArrayLoop:
-    """A loop that fills arrays, of at most ``turns`` turns."""
+class ArrayForm:
+    """A loop that fills arrays, of at most ``most`` iterations."""
 
-    turns: int
+    block: Block
+    most: int
 
 
-def array_loop(operator: Any) -> ArrayLoop | None:
-    """What is known of a `while` that can be compiled as a loop over arrays."""
-    block = operator.attrs["sub_block"]
-    if operator.type != "while" or operator.turn_by_turn or not _fills_arrays(block):
+def array_form(operator: Operator) -> ArrayForm | None:
+    """The form of a `while` that fills arrays in order, if a constant bounds it."""
+    block: Block = operator.attrs["sub_block"]
+    if operator.type != "while" or not _fills_arrays(block) or is_differentiated(operator):
         return None
-    if any(op.type == "while_grad" and op.attrs["sub_block"] is block for op in operator.block.ops):
+    most = _bound(operator, block)
+    if most is None or not _counts_positions(operator, block):
         return None
-    turns = _bound(operator, block)
-    if turns is None or not _is_compiled(block) or not _counts_positions(operator, block):
-        return None
-    return ArrayLoop(turns)
+    return ArrayForm(block, most)
 
 
-def _all_ops(block: Any) -> Iterator[Any]:
+def _all_ops(block: Block) -> Iterator[Operator]:
     for op in block.ops:
         yield from op.within()
 
 
-def _fills_arrays(block: Any) -> bool:
+def _fills_arrays(block: Block) -> bool:
     return any(op.type == "write_to_array" for op in _all_ops(block))
 
 
-def _is_compiled(block: Any) -> bool:
-    """Whether nothing but positions in arrays needs values."""
-    others = [op for op in block.ops if op.type not in _ARRAY_OPS and op.type != "conditional_block"]
-    if needs_host(others, block):
-        return False
-    branches = [op for op in block.ops if op.type == "conditional_block"]
-    return all(op.attrs.get("is_scalar_condition") and _is_compiled(op.attrs["sub_block"]) for op in branches)
-
-
-def _bound(operator: Any, block: Any) -> int | None:
+def _bound(operator: Operator, block: Block) -> int | None:
     """The smallest constant that a counter of the loop must stay below."""
     (condition,) = operator.input("Condition")
     tests = {op.output("Out")[0]: op for op in _all_ops(block) if op.type in ("less_than", "less_equal")}
@@ -79,20 +79,20 @@ def _bound(operator: Any, block: Any) -> int | None:
     return min((limit + also for limit, also in limits if limit is not None), default=None)
 
 
-def _counts_positions(operator: Any, block: Any) -> bool:
-    """Whether arrays are read and written where counters are, so that there are no more positions than turns."""
-    positions = {name for op in _all_ops(block) if op.type in _ARRAY_OPS for name in op.input("I")}
+def _counts_positions(operator: Operator, block: Block) -> bool:
+    """Whether arrays are read and written at counters, so that there are no more positions than iterations."""
+    positions = {name for op in _all_ops(block) if op.type in ARRAY_OPS for name in op.input("I")}
     return all(_counts(operator, block, name) for name in positions)
 
 
-def _counts(operator: Any, block: Any, name: str) -> bool:
+def _counts(operator: Operator, block: Block, name: str) -> bool:
     """Whether a variable begins as a constant and is only ever incremented by one."""
     writers = [op for op in _all_ops(block) if name in op.output_arg_names and not op.sub_blocks()]
     counted = len(writers) == 1 and writers[0].type == "increment" and writers[0].attr("step") == 1
     return counted and _constant(operator, name) == 0
 
 
-def _constant(operator: Any, name: str) -> int | None:
+def _constant(operator: Operator, name: str) -> int | None:
     """What a variable holds before the loop, if a constant says so."""
     before = operator.block.ops[: operator.block.ops.index(operator)]
     writers = [op for op in before if name in op.output_arg_names]
@@ -101,83 +101,84 @@ def _constant(operator: Any, name: str) -> int | None:
     return int(float(writers[0].attrs.get("str_value") or writers[0].attrs.get("value", 0.0)))
 
 
-def run_array_loop(
-    run_block: Any, loop: ArrayLoop, block: Any, env: dict[str, Any], names: list[str], test: str
-) -> Any:
-    """What the loop leaves in the variables ``names``."""
+def run_array_loop(run_block: BlockRunner, form: ArrayForm, env: Values, names: list[str], test: str) -> Values:
+    """What the loop leaves in the variables ``names``; it runs as long as ``test`` holds."""
+    block = form.block
     changing = {*names, test}
     missing = [name for name in changing if name not in env]
     arrays = {name: value for name, value in env.items() if isinstance(value, list)}
     if missing and not _are_arrays(block, missing):
-        run_block.give_up(f"{', '.join(missing)} have no value before the loop")
+        run_block.fall_back(f"{', '.join(missing)} have no value before the loop")
     arrays.update((name, []) for name in missing)
     try:
         likes = _rooms(run_block, block, env, arrays, changing)
-        places = max(loop.turns + 1, *(len(tensors) for tensors in arrays.values()), 1)
-        stacked = {name: _stacked(arrays[name], likes[name], places) for name in arrays if likes[name] is not None}
+        slots = max(form.most + 1, *(len(tensors) for tensors in arrays.values()), 1)
+        stacked = {name: _stacked(arrays[name], likes[name], slots) for name in arrays if likes[name] is not None}
         end = _compiled(run_block, block, {**env, **stacked}, {n for n in changing if n in env or n in stacked}, test)
     except MisfitError as error:
-        run_block.give_up(str(error))
-    return [end.get(name, arrays.get(name)) for name in names]
+        run_block.fall_back(str(error))
+    return {name: end.get(name, arrays.get(name)) for name in names}
 
 
-def _are_arrays(block: Any, names: list[str]) -> bool:
+def _are_arrays(block: Block, names: list[str]) -> bool:
     variables = (block.find_var_recursive(name) for name in names)
-    return all(variable is not None and variable.type.name == "LOD_TENSOR_ARRAY" for variable in variables)
+    return all(variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY for variable in variables)
 
 
-def _stacked(tensors: list[Any], like: Any, places: int) -> Stacked:
+def _stacked(tensors: list[Any], like: Any, slots: int) -> Stacked:
     if tensors:
-        return Stacked.of_list(tensors, like, places)
-    empty = jax.tree.map(lambda part: jnp.zeros((places, *part.shape), part.dtype), like)
+        return Stacked.of_list(tensors, like, slots)
+    empty = jax.tree.map(lambda part: jnp.zeros((slots, *part.shape), part.dtype), like)
     return Stacked(empty, jnp.zeros((), jnp.int64))
 
 
-def _rooms(run_block: Any, block: Any, env: dict, arrays: dict[str, list], changing: set[str]) -> dict[str, Any]:
+def _rooms(run_block: BlockRunner, block: Block, env: Values, arrays: dict[str, list], changing: set[str]) -> Values:
     """What the tensors of each array must have room for."""
-    likes: dict[str, Any] = {}
+    likes: Values = {}
     for name, tensors in arrays.items():
         likes[name] = None
         for each in tensors:
             likes[name] = joined_shape(likes[name], each)
-    for _ in range(_LOOKS):
+    for _ in range(_MOST_TRACES):
         records = {name: Record(like) for name, like in likes.items()}
         outlines = {name: Outline(record) for name, record in records.items()}
         # The values are no arguments: those that are known stay known.
-        jax.eval_shape(lambda o=outlines: _turn(run_block, block, {**env, **o}, 0, changing))
+        jax.eval_shape(lambda o=outlines: _iteration(run_block, block, {**env, **o}, 0, changing))
         found = {name: record.like for name, record in records.items()}
         if jax.tree.map(_sizes, found) == jax.tree.map(_sizes, likes):
             return found
         likes = found
-    return run_block.give_up("the tensors of an array grow from turn to turn")
+    return run_block.fall_back("the tensors of an array grow from iteration to iteration")
 
 
 def _sizes(part: Any) -> Any:
     return part.shape
 
 
-def _turn(run_block: Any, block: Any, env: dict[str, Any], turn: Any, changing: set[str], failed: Any = None) -> Any:
-    after = run_block.part(block, block.ops, env, turn, run_block.key, failed)
+def _iteration(
+    run_block: BlockRunner, block: Block, env: Values, number: Any, changing: set[str], failed: Failed | None = None
+) -> Values:
+    after = run_block.part(block, block.ops, env, number, run_block.key, failed)
     return {name: after[name] for name in changing if name in after}
 
 
-def _compiled(run_block: Any, block: Any, env: dict[str, Any], changing: set[str], test: str) -> dict[str, Any]:
-    """The loop itself; what its turns check is carried along, and told in the end."""
+def _compiled(run_block: BlockRunner, block: Block, env: Values, changing: set[str], test: str) -> Values:
+    """The loop itself; it carries along what its iterations check, and reports it at the end."""
     start = {name: env[name] for name in changing}
-    checks: list[Any] = []
+    checks: list[tuple[Operator, Requirement]] = []
 
-    def look():
-        failed = {}
-        _turn(run_block, block, env, jnp.int32(0), changing, failed)
+    def trace():
+        failed: Failed = {}
+        _iteration(run_block, block, env, jnp.int32(0), changing, failed)
         checks.extend(failed)
 
     def body(state):
         count, carried, failed = state
         now = dict(zip(checks, failed, strict=True))
-        after = _turn(run_block, block, {**env, **carried}, count, changing, now)
+        after = _iteration(run_block, block, {**env, **carried}, count, changing, now)
         return count + 1, {name: _like(after[name], old) for name, old in carried.items()}, [now[c] for c in checks]
 
-    jax.eval_shape(look)
+    jax.eval_shape(trace)
     state = (jnp.int32(0), start, [jnp.zeros((), bool) for _ in checks])
     _, end, failed = lax.while_loop(lambda state: plain(state[1][test]).reshape(()), body, state)
     run_block.report(dict(zip(checks, failed, strict=True)))

@@ -1,6 +1,6 @@
 """The loop of a DynamicRNN, compiled: all sequences take a step together, longest first.
 
-The rows of a step lie together in batch order (see `recurrence`), so a turn takes a slice as wide as there are
+The rows of a step lie together in batch order (see `recurrence`), so an iteration takes a slice as wide as there are
 sequences and treats those that have ended as padding. Operators that do not depend on a memory run once before the
 loop, on the rows of all steps, and operators on which no memory depends run once after it; what is left is a loop.
 """
@@ -8,22 +8,27 @@ loop, on the rows of all steps, and operators on which no memory depends run onc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
-from refluid.ops.control.loop_form import LoopForm
-from refluid.ops.control.loop_parts import Parts, is_rows, split_body
+from refluid.ir.block import Block
+from refluid.ir.operator import Operator
+from refluid.lowering.loops.forms import StepForm
+from refluid.lowering.loops.parts import Parts, is_rows, split_body
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.nested import item_room, with_room
 from refluid.ops.sequence.step_loop import Frame, step_loop
 from refluid.ops.sequence.steps import RankTable, Steps, running
 
+if TYPE_CHECKING:
+    from refluid.lowering.interpreter import BlockRunner
+
 Values = dict[str, Any]
 
 
-def run_steps(run_block: Any, form: LoopForm, env: Values) -> Values:
+def run_step_loop(run_block: BlockRunner, form: StepForm, env: Values) -> Values:
     """What the loop leaves, by name: arrays, and the counter."""
     frame = _frame(run_block, form, env)
     steps = {name: env[array] for array, names in form.inputs.items() for name in names}
@@ -35,19 +40,19 @@ def run_steps(run_block: Any, form: LoopForm, env: Values) -> Values:
     initial, counts = [plain(first) for first in firsts], [first.rows for first in firsts]
     outside = {"values": values, "nested": nested, "starts": frame.starts, "counts": counts, "key": run_block.key}
 
-    turn = _Turn(run_block, form, form.body)
+    iteration = _Iteration(run_block, form, form.body)
     now = {name: jax.ShapeDtypeStruct((frame.width, *x.shape[1:]), x.dtype) for name, x in sliced.items()}
-    shapes = jax.eval_shape(turn, jnp.zeros((), jnp.int32), outside, now, initial)
+    shapes = jax.eval_shape(iteration, jnp.zeros((), jnp.int32), outside, now, initial)
     parts = split_body(form, shapes, set(sliced), {name for name, x in sliced.items() if x.shape[0] == frame.room})
     _check(run_block, form, parts, shapes, initial)
 
     total = frame.starts[-1]
     rows = {**values, **{name: with_room(x, total) for name, x in sliced.items()}}
-    rows = run_block.part(turn.block, parts.early, rows, None, None)
+    rows = run_block.part(iteration.block, parts.early, rows, None, None)
     given = {name: plain(rows[name]) for name in parts.given}
-    histories, kept = _run_core(turn, parts, frame, outside, given, initial)
+    histories, kept = _run_core(iteration, parts, frame, outside, given, initial)
     rows.update((name, with_room(x, total)) for name, x in kept.items())
-    rows = run_block.part(turn.block, parts.late, rows, None, None)
+    rows = run_block.part(iteration.block, parts.late, rows, None, None)
 
     left = {form.counter: frame.count.astype(env[form.counter].dtype).reshape(1)}
     for array, name in form.outputs.items():
@@ -57,22 +62,22 @@ def run_steps(run_block: Any, form: LoopForm, env: Values) -> Values:
     return left
 
 
-def _frame(run_block: Any, form: LoopForm, env: Values) -> Frame:
+def _frame(run_block: BlockRunner, form: StepForm, env: Values) -> Frame:
     """The steps, as the rank table has them; a loop without memories does not get to see it, but what it sorted."""
     if form.table in env:
         table: RankTable = env[form.table]
         return Frame(table.order.starts, table.steps, table.width, table.order.packed.shape[0])
     arrays: list[Steps] = [env[name] for name in form.inputs]
     if not arrays:
-        run_block.give_up("it reads no step of any sequence")
+        run_block.fall_back("it reads no step of any sequence")
     return Frame(arrays[0].starts, arrays[0].count, arrays[0].width, item_room(arrays[0].items))
 
 
-def _initial(run_block: Any, array: Any, width: int) -> Ragged:
-    """A memory before the first turn: a row for each sequence."""
+def _initial(run_block: BlockRunner, array: Any, width: int) -> Ragged:
+    """A memory before the first iteration: a row for each sequence."""
     (value,) = array
     if isinstance(value, Ragged) and value.levels:
-        run_block.give_up("a memory consists of sequences")
+        run_block.fall_back("a memory consists of sequences")
     rows = plain(value)[:width]
     missing = [(0, width - rows.shape[0])] + [(0, 0)] * (rows.ndim - 1)
     return with_room(jnp.pad(rows, missing), value.rows if isinstance(value, Ragged) else rows.shape[0])
@@ -86,31 +91,31 @@ def _remembered(history: Any, count: Any, frame: Frame) -> Steps:
     return Steps(jnp.concatenate([first, history[width:]]), starts, frame.count + 1, width)
 
 
-def _check(run_block: Any, form: LoopForm, parts: Parts, shapes: Values, initial: list[Any]) -> None:
-    """Leaves to the host what is not rows, or changes its shape."""
+def _check(run_block: BlockRunner, form: StepForm, parts: Parts, shapes: Values, initial: list[Any]) -> None:
+    """Lets the loop run on the host if something is not rows, or changes its shape."""
     for name in (*parts.kept, *form.outputs.values()):
         if not is_rows(shapes[name]):
-            run_block.give_up(f"{name} is not rows, one for each sequence")
+            run_block.fall_back(f"{name} is not rows, one for each sequence")
     for memory, before in zip(form.memories, initial, strict=True):
         after = shapes[memory.after]
         if (isinstance(after, Ragged) and after.levels) or after.shape != before.shape:
-            run_block.give_up(f"{memory.after} is not shaped like the memory that it updates")
+            run_block.fall_back(f"{memory.after} is not shaped like the memory that it updates")
 
 
 @dataclass(frozen=True, eq=False)
-class _Turn:
-    """One turn of some operators of the loop, as a function of values."""
+class _Iteration:
+    """One iteration of some operators of the loop, as a function of values."""
 
-    run_block: Any
-    form: LoopForm
-    ops: tuple[Any, ...]
+    run_block: BlockRunner
+    form: StepForm
+    ops: tuple[Operator, ...]
 
     @property
-    def block(self) -> Any:
+    def block(self) -> Block:
         return self.form.body[0].block
 
     def __call__(self, step: Any, outside: Values, now: Values, states: list[Any]) -> Values:
-        """The variables after the turn.
+        """The variables after the iteration.
 
         Args:
           outside: what stays the same: values, arrays whose steps are sequences, where the rows of each step begin, how
@@ -130,16 +135,16 @@ class _Turn:
 
 
 def _run_core(
-    turn: _Turn, parts: Parts, frame: Frame, outside: Values, given: Values, initial: list[Any]
+    iteration: _Iteration, parts: Parts, frame: Frame, outside: Values, given: Values, initial: list[Any]
 ) -> tuple[list[Any], Values]:
     """The loop itself: each memory before the first step and after every one, and the rows that are kept."""
     if not parts.core and not initial:
         return [], {}
-    core = replace(turn, ops=parts.core)
+    core = replace(iteration, ops=parts.core)
 
     def step(time, outside, now, states):
         env = core(time, outside, dict(zip(given, now, strict=True)), states)
-        after = [plain(env[memory.after]) for memory in turn.form.memories]
+        after = [plain(env[memory.after]) for memory in iteration.form.memories]
         return after, [plain(env[name]) for name in parts.kept]
 
     histories, kept = step_loop(step, frame, outside, list(given.values()), initial)

@@ -1,19 +1,18 @@
-"""Loops that step through sequences, told from other loops by what they are made of.
+"""Loops that step through sequences, recognized by the operators they consist of.
 
 A DynamicRNN becomes a `while` over arrays of tensors. Where each array is read and written as a DynamicRNN does it, the
 loop can be compiled: arrays of steps are read at the counter, memories are read there and written one further, results
-are written there. Any other loop over arrays runs turn by turn.
+are written there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from refluid.ops.control.folding import needs_host
-
-_ARRAY = 13  # VarType.LOD_TENSOR_ARRAY
+from refluid.ir.block import Block
+from refluid.ir.operator import Operator
+from refluid.ir.vartype import VarType
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class LoopForm:
+class StepForm:
     """A loop over the steps of the sequences in ``table``.
 
     inputs: arrays of steps, each with the names it is read under. outputs: arrays of results, each with the name that
@@ -38,24 +37,30 @@ class LoopForm:
     inputs: dict[str, tuple[str, ...]]
     memories: tuple[Memory, ...]
     outputs: dict[str, str]
-    body: tuple[Any, ...]
+    body: tuple[Operator, ...]
 
 
-def loop_form(operator: Any) -> LoopForm | None:
+def step_form(operator: Operator) -> StepForm | None:
     """The form of a `while`, or of its gradient, if it steps through sequences."""
-    block = operator.attrs["sub_block"]
+    block: Block = operator.attrs["sub_block"]
     outside = operator.block.ops
     loop = next((op for op in outside if op.type == "while" and op.attrs["sub_block"] is block), None)
-    if loop is None or loop.turn_by_turn:
+    if loop is None:
         return None
     before = outside[: next(i for i, op in enumerate(outside) if op is loop)]
     return _Recognition(loop, block, before).form()
 
 
+def is_differentiated(loop: Operator) -> bool:
+    """Whether a gradient operator runs the loop's block as well."""
+    block = loop.attrs["sub_block"]
+    return any(op.type == "while_grad" and op.attrs["sub_block"] is block for op in loop.block.ops)
+
+
 class _Recognition:
     """One attempt to see a loop over steps in a `while`."""
 
-    def __init__(self, loop: Any, block: Any, before: Sequence[Any]):
+    def __init__(self, loop: Operator, block: Block, before: Sequence[Operator]):
         self.loop, self.block, self.before = loop, block, before
         # An inner loop has arrays of its own.
         self.reads = [op for op in block.ops if op.type == "read_from_array" and op.input("X")[0] not in block.vars]
@@ -63,11 +68,11 @@ class _Recognition:
         moving = {id(op) for op in (*self.reads, *self.writes)}
         self.body = tuple(op for op in block.ops if id(op) not in moving)
 
-    def form(self) -> LoopForm | None:
-        turn = self._turn()
-        if turn is None:
+    def form(self) -> StepForm | None:
+        counted = self._counter()
+        if counted is None:
             return None
-        counter, advance, table = turn
+        counter, advance, table = counted
         position = {id(op): i for i, op in enumerate(self.block.ops)}
         late = {id(op) for op in self.block.ops if position[id(op)] > position[id(advance)]}
         if any(op.input("I") != [counter] or id(op) in late for op in self.reads):
@@ -92,9 +97,9 @@ class _Recognition:
             return None
         memories = tuple(Memory(array, read[array], op.input("X")[0]) for array, op in kept.items())
         written = {array: op.input("X")[0] for array, op in results.items()}
-        return LoopForm(table, counter, inputs, memories, written, self.body)
+        return StepForm(table, counter, inputs, memories, written, self.body)
 
-    def _turn(self) -> tuple[str, Any, str] | None:
+    def _counter(self) -> tuple[str, Operator, str] | None:
         """The counter, the op that advances it, and the rank table whose longest sequence ends the loop."""
         (condition,) = self.loop.input("Condition")
         tests = [*self._writers(condition), *self._inner_writers(condition)]
@@ -112,10 +117,10 @@ class _Recognition:
             return None
         return counter, advances[0], limits[0].input("RankTable")[0]
 
-    def _inner_writers(self, name: str) -> list[Any]:
+    def _inner_writers(self, name: str) -> list[Operator]:
         return [op for op in self.block.ops if name in op.output_arg_names]
 
-    def _writers(self, name: str) -> list[Any]:
+    def _writers(self, name: str) -> list[Operator]:
         return [op for op in self.before if name in op.output_arg_names]
 
     def _is_zero(self, name: str) -> bool:
@@ -135,9 +140,7 @@ class _Recognition:
         return len(writers) == 1 and writers[0].type == "write_to_array" and self._is_zero(writers[0].input("I")[0])
 
     def _is_self_contained(self, counter: str, arrays: set[str]) -> bool:
-        """Whether the rest of the block is compiled, uses no arrays, and leaves nothing else outside."""
-        if needs_host(self.body, self.block):
-            return False
+        """Whether the rest of the block uses no arrays and leaves nothing else outside."""
         local = set(self.block.vars)
         for op in self.body:
             names = {*op.input_arg_names, *op.output_arg_names}
@@ -148,4 +151,4 @@ class _Recognition:
 
     def _is_array(self, name: str) -> bool:
         variable = self.block.find_var_recursive(name)
-        return variable is not None and int(variable.type) == _ARRAY
+        return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY

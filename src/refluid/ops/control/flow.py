@@ -1,7 +1,7 @@
 """Branches and loops over blocks.
 
-They are compiled where XLA can express them. Otherwise, with arrays of tensors or host ops inside, with shapes that
-grow, or for gradients of loops, the rule runs eagerly on the host, one turn after the other.
+They are compiled where XLA can express them, and otherwise run on the host, iteration by iteration: the lowering
+decides (`refluid.lowering.placement`).
 """
 
 from __future__ import annotations
@@ -13,35 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
-from refluid.ops.control.array_loop import array_loop, run_array_loop
-from refluid.ops.control.folding import compiles
-from refluid.ops.control.loop_form import loop_form
-from refluid.ops.control.rank_loop import run_steps
 from refluid.ops.control.recurrent import given_shapes
-from refluid.ops.core.infer import ShapeDtype, infer_outputs
 from refluid.ops.core.registry import op
+from refluid.ops.core.services import RunBlock
 from refluid.ops.core.values import plain
 from refluid.ops.sequence.nested import without_padding
-
-
-def _branches_on_host(operator: Any) -> bool:
-    """Whether a conditional block is too free for lax.cond.
-
-    Without an earlier value, what the branch writes is zeros where it is not taken: no one may read it then. A name
-    that may have one, and does not come in, keeps it on the host only.
-    """
-    block = operator.attrs["sub_block"]
-    if not operator.attrs.get("is_scalar_condition", False) or not compiles(block):
-        return True
-    written = operator.input("Out") or operator.output("Out")
-    return any(_may_hold_value(operator, name) for name in written if name not in operator.input("Input"))
-
-
-def _may_hold_value(operator: Any, name: str) -> bool:
-    outer = operator.block
-    if outer.parent is not None:
-        return name not in outer.vars
-    return outer.may_hold(name, before=operator.attrs["sub_block"])
 
 
 @op(
@@ -49,7 +25,7 @@ def _may_hold_value(operator: Any, name: str) -> bool:
     inputs="Cond* Input*?",
     outputs="Out*? Scope?",
     differentiable="Input",
-    host=_branches_on_host,
+    host="branch",
     lod="aware",
     infer=given_shapes,
 )
@@ -96,41 +72,12 @@ def _branch(mask, count: int):
     return jnp.clip(plain(mask).reshape(()).astype(jnp.int32), 0, count - 1)
 
 
-def _loops_on_host(operator: Any) -> bool:
-    """Whether a loop is too free to be compiled: lax.while_loop cannot be differentiated and keeps shapes."""
-    block = operator.attrs["sub_block"]
-    if loop_form(operator) is not None or array_loop(operator) is not None:
-        return False
-    carried = {*operator.input("X"), *operator.input("Condition")}
-    differentiated = any(
-        other.type == "while_grad" and other.attrs["sub_block"] is block for other in operator.block.ops
-    )
-    if differentiated or operator.type == "while_grad" or not compiles(block):
-        return True
-    return not carried.issuperset(operator.output("Out")) or not _keeps_shapes(block, operator.output("Out"))
-
-
-def _keeps_shapes(block: Any, names: list[str]) -> bool:
-    """Whether another turn leaves the variables as the first one did, in shape and dtype."""
-    after: dict[str, ShapeDtype] = {}
-    for inner in block.ops:
-        described = inner.described_inputs()
-        for slot, values in described.items():
-            described[slot] = [after.get(n, v) for n, v in zip(inner.input(slot), values, strict=True)]
-        found = infer_outputs(inner.definition, described, inner.attrs)
-        if found is None:
-            return False
-        after.update((n, v) for slot, values in found.items() for n, v in zip(inner.output(slot), values, strict=False))
-    known = {name: block.find_var_recursive(name).shape for name in names}
-    return all(-1 not in shape and (name not in after or after[name].shape == shape) for name, shape in known.items())
-
-
 @op(
     "while",
     inputs="X*? Condition",
     outputs="Out*? StepScopes?",
     differentiable="X",
-    host=_loops_on_host,
+    host="loop",
     lod="aware",
     infer=given_shapes,
 )
@@ -139,22 +86,18 @@ def while_(x, condition, *, run_block, sub_block, is_test=False):
     env = _environment(run_block, "X", x)
     names = run_block.names("Out")
     (test,) = run_block.names("Condition")
-    form = None if run_block.on_host else loop_form(run_block.op)
-    if form is not None:
-        left = {**run_steps(run_block, form, env), test: jnp.zeros_like(plain(condition))}
-        return _select(left, names), None
     env[test] = condition
-    loop = None if run_block.on_host else array_loop(run_block.op)
-    if loop is not None:
-        return run_array_loop(run_block, loop, sub_block, env, names, test), None
+    left = run_block.loop(env, names, test)
+    if left is not None:
+        return _select(left, names), None
     if isinstance(condition, Tracer) and not run_block.on_host:
         return _compiled_loop(run_block, sub_block, env, names, test), None
     env = {name: _exact(value) for name, value in env.items()}
-    turn = 0
+    iteration = 0
     while bool(plain(env[test]).reshape(())):
-        after = run_block(sub_block, env, turn)
+        after = run_block(sub_block, env, iteration)
         env.update((name, after[name]) for name in names if name in after)
-        turn += 1
+        iteration += 1
     return _select(env, names), None
 
 
@@ -162,10 +105,10 @@ def _exact(value: Any) -> Any:
     return [without_padding(each) for each in value] if isinstance(value, list) else without_padding(value)
 
 
-def _compiled_loop(run_block: Any, block: Any, env: dict[str, Any], names: list[str], test: str) -> list[Any]:
+def _compiled_loop(run_block: RunBlock, block: Any, env: dict[str, Any], names: list[str], test: str) -> list[Any]:
     start = {name: env[name] for name in {*names, test}}
 
-    def turn(state):
+    def iteration(state):
         count, carried = state
         after = run_block(block, {**env, **carried}, count)
         return count + 1, {
@@ -173,11 +116,11 @@ def _compiled_loop(run_block: Any, block: Any, env: dict[str, Any], names: list[
             for name, old in carried.items()
         }
 
-    _, end = lax.while_loop(lambda state: plain(state[1][test]).reshape(()), turn, (jnp.int32(0), start))
+    _, end = lax.while_loop(lambda state: plain(state[1][test]).reshape(()), iteration, (jnp.int32(0), start))
     return _select(end, names)
 
 
-def _environment(run_block: Any, slot: str, values: list[Any]) -> dict[str, Any]:
+def _environment(run_block: RunBlock, slot: str, values: list[Any]) -> dict[str, Any]:
     return {name: v for name, v in zip(run_block.names(slot), values, strict=True) if v is not None}
 
 

@@ -1,7 +1,7 @@
-"""Which operators of a loop over steps need to be in the loop.
+"""Which operators of a loop over steps have to be in the loop.
 
-An operator that works row by row gives the same rows whether it sees those of one step or of all steps. So it can run
-before the loop if it depends on no memory, and after the loop if no memory depends on it.
+A row-wise operator gives the same rows whether it sees those of one step or of all steps. So it can run before the loop
+if it depends on no memory, and after the loop if no memory depends on it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from refluid.ops.control.loop_form import LoopForm
+from refluid.ir.operator import Operator
+from refluid.lowering.loops.forms import StepForm
 from refluid.ops.core.values import Ragged
 
 
@@ -18,20 +19,20 @@ from refluid.ops.core.values import Ragged
 class Parts:
     """The operators that run before the loop, in it, and after it; and the names that cross from one to the next."""
 
-    early: tuple[Any, ...]
-    core: tuple[Any, ...]
-    late: tuple[Any, ...]
+    early: tuple[Operator, ...]
+    core: tuple[Operator, ...]
+    late: tuple[Operator, ...]
     given: tuple[str, ...]  # rows of all steps that the loop reads
     kept: tuple[str, ...]  # rows that are collected in the loop, for what comes after it
 
 
-def split_body(form: LoopForm, shapes: dict[str, Any], sliced: set[str], early: set[str]) -> Parts:
-    """Parts the body of a loop.
+def split_body(form: StepForm, shapes: dict[str, Any], sliced: set[str], early: set[str]) -> Parts:
+    """Splits the body of a loop.
 
     Args:
-      shapes: what each name holds in one turn.
+      shapes: what each name holds in one iteration.
       sliced: the step inputs that are rows.
-      early: those of them that lie in the order of the loop, so that all steps can be treated at once.
+      early: those of them that lie in the order of the loop, so that one call can handle all steps.
     """
     reads = {name for names in form.inputs.values() for name in names}
     rows = {name for name, value in shapes.items() if is_rows(value)}
@@ -68,7 +69,7 @@ def is_rows(value: Any) -> bool:
     return isinstance(value, Ragged) and not value.levels
 
 
-def _is_row_wise(op: Any, shapes: dict[str, Any], rows: set[str], local: set[str], writes: Counter[str]) -> bool:
+def _is_row_wise(op: Operator, shapes: dict[str, Any], rows: set[str], local: set[str], writes: Counter[str]) -> bool:
     definition = op.definition
     names = op.output_arg_names
     if definition.random or definition.lod == "aware" or op.sub_blocks() or definition.static:

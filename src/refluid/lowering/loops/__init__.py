@@ -1,0 +1,1 @@
+"""Loops: recognizing the forms that can be compiled, and compiling them."""
