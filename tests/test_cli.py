@@ -43,6 +43,19 @@ def test_convert_writes_a_model_that_loads(tmp_path, capsys, form):
     np.testing.assert_allclose(refluid.load(tmp_path / "out")(**feed_of("dense"))[0], expected[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("form", ["stablehlo", "combined"])
+def test_convert_does_not_write_into_the_model_it_reads(tmp_path, capsys, form):
+    save(tmp_path / "model", "dense")
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    before = sorted((tmp_path / "model").iterdir())
+    for out in ("model", "link", "model/../model"):
+        code, _, err = run(capsys, "convert", tmp_path / "model", tmp_path / out, "--to", form)
+        assert code == 2 and "is the model's own folder; choose another one to write" in err
+    with pytest.raises(ValueError, match="own folder"):
+        refluid.export(tmp_path / "model", tmp_path / "model")
+    assert sorted((tmp_path / "model").iterdir()) == before
+
+
 def test_convert_fixes_shapes(tmp_path, capsys):
     save(tmp_path / "model", "dense")
     options = ("--to=stablehlo", "--platforms=cpu,tpu", "--shape")

@@ -1,7 +1,9 @@
 """Files appear whole or not at all, one by one and together."""
 
+import errno
 import multiprocessing
 import os
+import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +43,63 @@ def test_a_failure_leaves_the_file_that_was_there(tmp_path):
         fail(stream)
     assert (tmp_path / "file").read_bytes() == b"old"
     assert names_in(tmp_path) == ["file"]
+
+
+@pytest.fixture
+def small_disk():
+    """The system refuses to let any file grow beyond a kilobyte."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def named_by(error):
+    return error.value.errno, error.value.filename, error.value.filename2
+
+
+@pytest.mark.parametrize("size", [2000, 1 << 20])
+def test_a_write_that_fails_names_the_file(tmp_path, small_disk, size):
+    with pytest.raises(OSError) as error, atomic_write(tmp_path / "file") as stream:
+        stream.write(bytes(size))
+    assert named_by(error) == (errno.EFBIG, str(tmp_path / "file"), None)
+    with pytest.raises(OSError) as error:
+        write_together(tmp_path / "folder", writers(a=b"small", b=bytes(size)))
+    assert named_by(error) == (errno.EFBIG, str(tmp_path / "folder/b"), None)
+    assert names_in(tmp_path) == []
+
+
+def test_a_write_in_place_that_fails_names_the_file(tmp_path, small_disk):
+    (tmp_path / "folder/sub").mkdir(parents=True)
+    with pytest.raises(OSError) as error:
+        write_together(tmp_path / "folder", writers(a=bytes(2000)))
+    assert named_by(error) == (errno.EFBIG, str(tmp_path / "folder/a"), None)
+
+
+def test_an_upload_that_fails_names_the_staged_file_and_its_target(tmp_path, small_disk, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(OSError) as together:
+        write_together("memory://refused", writers(a=bytes(2000)))
+    with pytest.raises(OSError) as single, atomic_write("memory://refused/a") as stream:
+        stream.write(bytes(2000))
+    for error in (together, single):
+        code, staged, target = named_by(error)
+        assert code == errno.EFBIG and staged.startswith(str(tmp_path)) and target == "memory:///refused/a"
+
+
+def test_a_disk_that_is_full_only_when_synced_names_the_file(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device: .*file'"), atomic_write(tmp_path / "file") as stream:
+        stream.write(b"content")
+
+
+def test_errors_of_the_one_who_writes_stay_as_they_are(tmp_path):
+    with pytest.raises(ConnectionResetError) as error, atomic_write(tmp_path / "file"):
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+    assert error.value.filename is None
 
 
 def test_a_link_stays_a_link(tmp_path):

@@ -1,8 +1,8 @@
-"""Writing to file systems elsewhere: content is complete on this machine before a byte of it leaves.
+"""Writes to remote file systems: content is staged on this machine in full before the first byte is sent.
 
-Object stores (s3 and the like) show a file when its upload is complete. Elsewhere a file is uploaded under a hidden
-name and then renamed, and where folders can be renamed too (HDFS, SFTP, SMB) a new folder appears with all files in it.
-On the others its files appear one after the other, in their order: write last what readers look for first.
+Object stores (S3 and the like) show a file when its upload is complete. Elsewhere a file is uploaded under a hidden
+name and renamed, and where folders can be renamed too (HDFS, SFTP, SMB) a new folder appears with all its files.
+On the others its files appear one by one, in order: write last what readers look for first.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from refluid.faults import fault_point
 from refluid.files.storage import RemotePath, partial_name
+from refluid.files.streams import create, naming
 
 _SHOW_WHOLE_UPLOADS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "r2"}
 _RENAME_FOLDERS = {"hdfs", "viewfs", "webhdfs", "webHDFS", "sftp", "ssh", "smb"}
@@ -24,20 +25,20 @@ Writers = Mapping[str, Callable[[BinaryIO], object]]
 
 @contextmanager
 def upload(target: RemotePath) -> Iterator[BinaryIO]:
-    """A stream whose content appears at ``target`` when the block ends well, and not at all otherwise."""
+    """Yields a stream whose content appears at ``target`` if the block succeeds, and not at all otherwise."""
     with tempfile.TemporaryDirectory() as stage:
         content = Path(stage, "content")
-        with content.open("wb") as stream:
+        with create(content, content, target) as stream:
             yield stream
         send_file(content, target)
 
 
 def upload_together(folder: RemotePath, writers: Writers) -> None:
-    """Writes one file per name into a folder, as far as its file system can do that at once."""
+    """Writes one file per name into a folder: all at once if its file system can rename folders."""
     with tempfile.TemporaryDirectory() as stage:
         contents = {name: Path(stage, str(i)) for i, name in enumerate(writers)}
         for name, write in writers.items():
-            with contents[name].open("wb") as stream:
+            with create(contents[name], contents[name], folder / name) as stream:
                 write(stream)
         if not (_protocols(folder) & _RENAME_FOLDERS and _send_folder(contents, folder)):
             for name, content in contents.items():
@@ -45,7 +46,7 @@ def upload_together(folder: RemotePath, writers: Writers) -> None:
 
 
 def _send_folder(contents: Mapping[str, Path], folder: RemotePath) -> bool:
-    """Makes a folder appear with all its files; False if there is one."""
+    """Makes a folder appear with all its files; returns False if it already exists."""
     if folder.exists():
         return False
     partial = partial_name(folder)
@@ -63,7 +64,7 @@ def _send_folder(contents: Mapping[str, Path], folder: RemotePath) -> bool:
 
 
 def send_file(content: Path, target: RemotePath) -> None:
-    """Copies a file of this machine to ``target``, where it appears whole or not at all."""
+    """Copies a local file to ``target``, where it appears whole or not at all."""
     target.system.makedirs(target.parent.path, exist_ok=True)
     if _protocols(target) & _SHOW_WHOLE_UPLOADS:
         _copy(content, target)
@@ -80,12 +81,13 @@ def send_file(content: Path, target: RemotePath) -> None:
 
 def _copy(content: Path, target: RemotePath) -> None:
     fault_point("upload")
-    target.system.put_file(str(content), target.path)
+    with naming(content, target):
+        target.system.put_file(str(content), target.path)
     fault_point("uploaded")
 
 
 def _rename(partial: RemotePath, target: RemotePath) -> None:
-    """Gives a file its name. Some file systems refuse to, or do nothing, while another file has it."""
+    """Renames a file. Some file systems refuse to, or do nothing, while the name is taken."""
     with suppress(FileExistsError):
         partial.system.mv(partial.path, target.path)
     if partial.exists():

@@ -1,15 +1,14 @@
-"""Writing files so that a crash, a full disk or a kill leaves what was there before, or what was to be there.
+"""Writes that are atomic: a crash, a full disk or a kill leaves the old content or the new, never a mixture.
 
-`atomic_write` does it for one file, `write_together` for several files of a folder, on this machine and elsewhere
-(see `refluid.files.remote_writing`). What a killed process leaves behind besides are hidden names that end in
-``.partial``; nothing reads them, and they may be deleted.
+`atomic_write` replaces one file, `write_together` several files of a folder, on this machine or on a remote file system
+(see `refluid.files.remote_writing`). A killed process may also leave hidden names that end in ``.partial``; nothing
+reads them, and they are safe to delete.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import io
 import os
 import shutil
 import stat
@@ -23,13 +22,12 @@ from refluid.faults import fault_point
 from refluid.files.folder_locks import locked
 from refluid.files.remote_writing import Writers, upload, upload_together
 from refluid.files.storage import AnyPath, RemotePath, at, files_below, partial_name
-
-_CHUNK = 1 << 25
+from refluid.files.streams import c_function, create, naming, to_disk
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str] | RemotePath) -> Iterator[BinaryIO]:
-    """A stream whose content appears under ``path`` when the block ends well, and not at all otherwise."""
+    """Yields a stream whose content appears at ``path`` if the block succeeds, and not at all otherwise."""
     place = at(path)
     if isinstance(place, RemotePath):
         with upload(place) as stream:
@@ -39,9 +37,9 @@ def atomic_write(path: str | os.PathLike[str] | RemotePath) -> Iterator[BinaryIO
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_name(target)
     try:
-        with _create(partial) as stream:
+        with create(partial, target) as stream:
             yield stream
-            _to_disk(stream)
+            to_disk(stream, target)
         fault_point("synced")
         with locked(target.parent):
             os.replace(partial, target)
@@ -55,18 +53,19 @@ def atomic_write(path: str | os.PathLike[str] | RemotePath) -> Iterator[BinaryIO
 def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers) -> None:
     """Writes one file per name into ``folder``, each by calling its writer with a stream.
 
-    Every file is complete and on disk before the first of them gets its name. A folder that does not exist yet appears
-    with all files in it, or not at all. A folder that exists is exchanged as a whole: at every moment it has all old
-    files or all new ones, and files with other names stay. Several may do so at the same time, in threads or processes:
-    one takes its turn after the other. Where the system cannot exchange folders (or this one has subfolders of others,
-    or belongs to somebody else, or is where the process works), files are renamed one after the other: a kill in the
-    middle leaves old and new files side by side, each of them whole.
+    Every file is complete and on disk before the first of them is renamed. A new folder appears with all its files, or
+    not at all. An existing folder is swapped as a whole: at every moment it has all old files or all new ones, and files
+    with other names stay. Threads and processes may write to the same folder; they take turns. Where folders cannot be
+    swapped (the system has no such call, the folder has unrelated subfolders, belongs to another user, or is the
+    working directory), files are renamed one by one: a kill in the middle leaves old and new files side by side, each
+    of them whole.
 
     Args:
-      writers: what writes each file; they are called in their order.
+      writers: one function per file name, called in order.
 
     Raises:
-      ValueError: a name leads out of the folder.
+      ValueError: a name points outside the folder.
+      OSError: a write failed; the error names the file.
     """
     place = at(folder)
     for name in writers:
@@ -75,46 +74,46 @@ def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers
         return upload_together(place, writers)
     target = Path(os.path.realpath(place))
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists() or _may_be_exchanged(target, writers):
-        with suppress(_CannotExchange):
+    if not target.exists() or _can_be_swapped(target, writers):
+        with suppress(_CannotSwap):
             return _write_folder(target, writers)
     _write_in_place(target, writers)
 
 
 def writer_of(content: bytes) -> Callable[[BinaryIO], object]:
-    """What writes these bytes, for `write_together`."""
+    """A writer of these bytes, for `write_together`."""
     return lambda stream: stream.write(content)
 
 
 def path_inside(folder: str | os.PathLike[str] | RemotePath, name: str) -> AnyPath:
-    """The path of ``name`` in ``folder``; names that lead elsewhere, as those of a forged model may, are refused."""
+    """The path of ``name`` in ``folder``; raises ValueError for names that point elsewhere, as in a forged model."""
     parts = name.split("/")
     if not name or "\0" in name or ".." in parts or "." in parts or "" in parts or "\\" in name:
         raise ValueError(f"{name!r} is not a name for a file in {folder}")
     return at(folder).joinpath(*parts)
 
 
-class _CannotExchange(Exception):
+class _CannotSwap(Exception):
     """The folder must be written file by file."""
 
 
-def _may_be_exchanged(folder: Path, writers: Writers) -> bool:
-    """Whether another folder can stand in for this one: plain files, ours, and nobody works in it."""
+def _can_be_swapped(folder: Path, writers: Writers) -> bool:
+    """Whether a new folder can replace this one: it is ours, holds plain files, and is not the working directory."""
     if _renameat2() is None or not folder.is_dir() or not os.access(folder.parent, os.W_OK):
         return False
     if folder.stat().st_uid != os.geteuid() or os.path.samefile(folder, os.curdir):
         return False
     with os.scandir(folder) as entries:
         return all(
-            _is_written_anew(Path(entry.path), folder, writers)
+            _is_rewritten(Path(entry.path), folder, writers)
             if entry.is_dir(follow_symlinks=False)
             else entry.is_file(follow_symlinks=False)
             for entry in entries
         )
 
 
-def _is_written_anew(inner: Path, folder: Path, writers: Writers) -> bool:
-    """Whether a folder in a folder is for files that will be written, and holds nothing else."""
+def _is_rewritten(inner: Path, folder: Path, writers: Writers) -> bool:
+    """Whether a subfolder holds only files that will be written again."""
     folders = {parent.as_posix() for name in writers for parent in PurePosixPath(name).parents}
     return all(
         path.relative_to(folder).as_posix() in (folders if path.is_dir() and not path.is_symlink() else writers)
@@ -123,45 +122,46 @@ def _is_written_anew(inner: Path, folder: Path, writers: Writers) -> bool:
 
 
 def _write_folder(folder: Path, writers: Writers) -> None:
-    """Writes a folder beside ``folder`` and lets it take its place."""
+    """Writes a folder next to ``folder`` and puts it in its place."""
     stage = partial_name(folder)
     try:
-        stage.mkdir()
+        with naming(folder):
+            stage.mkdir()
         for name, write in writers.items():
-            _write_file(stage / name, write)
+            _write_file(stage / name, write, folder / name)
         for made in {(stage / name).parent for name in writers} | {stage}:
             _sync_folder(made)
         fault_point("synced")
-        if not _take_free_place(stage, folder):
-            _take_place_of_another(stage, folder, writers)
+        if not _rename_to_free(stage, folder):
+            _swap_in(stage, folder, writers)
         _sync_folder(folder.parent)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _take_free_place(stage: Path, folder: Path) -> bool:
-    """Gives a folder its name, if nothing or an empty folder has it."""
+def _rename_to_free(stage: Path, folder: Path) -> bool:
+    """Renames a folder, unless a folder with files already has the name."""
     try:
         if not folder.exists():
             os.rename(stage, folder)
             fault_point("renamed")
             return True
     except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else made it in the meantime
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another process made it meanwhile
             raise
     return False
 
 
-def _take_place_of_another(stage: Path, folder: Path, writers: Writers) -> None:
-    # Both are locked: the new one is in everybody's reach as soon as they are exchanged.
+def _swap_in(stage: Path, folder: Path, writers: Writers) -> None:
+    # Both are locked: other processes can reach the new one as soon as it is swapped in.
     with locked(folder), locked(stage):
-        if not _may_be_exchanged(folder, writers):
-            raise _CannotExchange
+        if not _can_be_swapped(folder, writers):
+            raise _CannotSwap
         stage.chmod(stat.S_IMODE(folder.stat().st_mode))
         _link_others(folder, stage, writers)
         _sync_folder(stage)
         fault_point("rename")
-        _exchange(stage, folder)
+        _swap(stage, folder)
         fault_point("renamed")
         _rescue_others(stage, folder, writers)
 
@@ -172,11 +172,11 @@ def _link_others(folder: Path, stage: Path, writers: Writers) -> None:
             try:
                 os.link(folder / other, stage / other)
             except OSError as error:
-                raise _CannotExchange from error
+                raise _CannotSwap from error
 
 
 def _rescue_others(old: Path, folder: Path, writers: Writers) -> None:
-    """Brings over what somebody who takes no locks wrote into the old folder after its other files were linked."""
+    """Moves over files that a writer without locks put into the old folder after the others were linked."""
     for other in files_below(old):
         if other not in writers and not _same_file(old / other, folder / other):
             (folder / other).parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def _write_in_place(folder: Path, writers: Writers) -> None:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             partials[target] = partial_name(target)
-            _write_file(partials[target], write)
+            _write_file(partials[target], write, target)
         with locked(folder):
             for target, partial in partials.items():
                 fault_point("rename")
@@ -210,39 +210,17 @@ def _write_in_place(folder: Path, writers: Writers) -> None:
         _sync_folder(parent)
 
 
-def _write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def _write_file(path: Path, write: Callable[[BinaryIO], object], shown: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _create(path) as stream:
+    with create(path, shown) as stream:
         write(stream)
         fault_point("written")
-        _to_disk(stream)
+        to_disk(stream, shown)
     fault_point("synced")
 
 
-def _create(path: Path) -> BinaryIO:
-    return io.BufferedWriter(_EagerFile(path, "xb"), 1 << 16)
-
-
-class _EagerFile(io.FileIO):
-    """A file whose pages travel to the disk while the next ones are written, so that the final fsync finds little left
-    to do: 256 MB took 0.23 s instead of 0.36 s, numpy.save without fsync 0.24 s."""
-
-    def write(self, data: Any) -> int | None:
-        fault_point("write")
-        start = self.tell()
-        written = super().write(memoryview(data)[:_CHUNK])
-        if written and written >= _CHUNK // 2 and (push := _sync_file_range()) is not None:
-            push(self.fileno(), start, written, 2)  # SYNC_FILE_RANGE_WRITE: begin, do not wait
-        return written
-
-
-def _to_disk(stream: BinaryIO) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())
-
-
 def _sync_folder(folder: Path) -> None:
-    """Names are on disk only when their folder is; not every system has that."""
+    """Names are on disk only when their folder is; not every system can sync one."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -251,29 +229,14 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Swaps two folders in one step."""
+def _swap(one: Path, other: Path) -> None:
+    """Exchanges two folders in one system call."""
     call = _renameat2()
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     if call is None or call(here, os.fsencode(one), here, os.fsencode(other), exchange) != 0:
-        raise _CannotExchange
+        raise _CannotSwap
 
 
 @cache
 def _renameat2() -> Any:
-    return _c_function("renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-
-
-@cache
-def _sync_file_range() -> Any:
-    return _c_function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-
-
-def _c_function(name: str, *arguments: Any) -> Any:
-    """A function of the C library that Python does not offer, or None where the system does not have it."""
-    try:
-        function = getattr(ctypes.CDLL(None), name)
-    except (AttributeError, OSError, TypeError):
-        return None
-    function.argtypes = arguments
-    return function
+    return c_function("renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)

@@ -12,7 +12,7 @@ from refluid.files.programs import MODEL, read_program
 from refluid.files.storage import at
 from refluid.files.writing import atomic_write
 from refluid.inference import consistency, inspection, stablehlo
-from refluid.inference.models import FORMS, InferenceModel, open_model, save_model
+from refluid.inference.models import FORMS, InferenceModel, open_model, refuse_own_folder, save_model
 from refluid.inference.picture import picture
 from refluid.inference.samples import make_samples
 from refluid.tensors import LoDTensor
@@ -93,6 +93,7 @@ def _inspect(chosen: argparse.Namespace) -> int:
 
 
 def _convert(chosen: argparse.Namespace) -> int:
+    refuse_own_folder(chosen.folder, chosen.out)
     model = _open(chosen)
     if chosen.to == "stablehlo":
         platforms = chosen.platforms.split(",") if chosen.platforms else None

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,13 @@ def open_model(
     elif variables:
         load_variables(scope, variables, str(folder), params_filename)
     return model
+
+
+def refuse_own_folder(source: str | AnyPath, out: str | AnyPath) -> None:
+    """Raises ValueError if ``out`` is the folder of the model that is read: its files would be overwritten or mixed."""
+    one, other = (os.path.realpath(path) if isinstance(path, Path) else str(path) for path in (at(source), at(out)))
+    if one == other:
+        raise ValueError(f"{out} is the model's own folder; choose another one to write")
 
 
 def save_model(model: InferenceModel, folder: str | Path, form: str) -> None:

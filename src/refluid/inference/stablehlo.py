@@ -23,7 +23,7 @@ from refluid.files.storage import at
 from refluid.files.writing import write_together, writer_of
 from refluid.inference.exported_sequences import Sizes, abstract, as_ragged, packed, unpacked
 from refluid.inference.inspection import table
-from refluid.inference.models import InferenceModel, arguments_by_name, open_model
+from refluid.inference.models import InferenceModel, arguments_by_name, open_model, refuse_own_folder
 from refluid.ir import as_numpy
 from refluid.jax_function import to_jax
 from refluid.ops.core.values import Ragged
@@ -56,6 +56,8 @@ def export(
     Raises:
       ValueError: the sizes of sequences are missing, the model contains host ops, or cannot be exported with open dims.
     """
+    if not isinstance(path, InferenceModel):
+        refuse_own_folder(path, out)
     model = path if isinstance(path, InferenceModel) else open_model(path)
     sizes = {name: Sizes(*numbers) for name, numbers in (sequences or {}).items()}
     exported, state, hidden = export_function(model, platforms, shapes or {}, sizes)
