@@ -1,4 +1,4 @@
-"""Parameters as a safetensors file, which needs the package ``safetensors`` (``pip install refluid[safetensors]``)."""
+"""Parameters as a safetensors file, which needs the package ``safetensors``."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ def _library() -> Any:
     try:
         return importlib.import_module("safetensors.numpy")
     except ImportError as error:
-        raise ImportError("safetensors files need the package safetensors: pip install refluid[safetensors]") from error
+        raise ImportError("safetensors files need the package safetensors: pip install safetensors") from error

@@ -54,11 +54,11 @@ def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers
     """Writes one file per name into ``folder``, each by calling its writer with a stream.
 
     Every file is complete and on disk before the first of them is renamed. A new folder appears with all its files, or
-    not at all. An existing folder is swapped as a whole: at every moment it has all old files or all new ones, and files
-    with other names stay. Threads and processes may write to the same folder; they take turns. Where folders cannot be
-    swapped (the system has no such call, the folder has unrelated subfolders, belongs to another user, or is the
-    working directory), files are renamed one by one: a kill in the middle leaves old and new files side by side, each
-    of them whole.
+    not at all. An existing folder is swapped as a whole: at every moment it has all old files or all new ones, and
+    files with other names stay. Threads and processes may write to the same folder; they take turns. Where folders
+    cannot be swapped (the system has no such call, the folder has unrelated subfolders, belongs to another user, or is
+    the working directory), files are renamed one by one: a kill in the middle leaves old and new files side by side,
+    each of them whole.
 
     Args:
       writers: one function per file name, called in order.

@@ -232,5 +232,5 @@ def _jax_export() -> Any:
     try:
         import flatbuffers as flatbuffers
     except ImportError as error:
-        raise ImportError("exported models need the package flatbuffers: pip install refluid[export]") from error
+        raise ImportError("exporting a model needs the package flatbuffers: pip install flatbuffers") from error
     return jax_export

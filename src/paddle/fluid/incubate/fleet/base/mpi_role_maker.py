@@ -18,7 +18,7 @@ def _import_mpi() -> Any:
     except ImportError as error:
         raise ImportError(
             "MPISymetricRoleMaker, which is also what fleet.init() without a role maker uses, needs mpi4py: "
-            "pip install 'refluid[mpi]', or pass UserDefinedRoleMaker(...) or PaddleCloudRoleMaker() to fleet.init"
+            "pip install mpi4py, or pass UserDefinedRoleMaker(...) or PaddleCloudRoleMaker() to fleet.init"
         ) from error
     return MPI
 
