@@ -202,6 +202,14 @@ def test_a_different_signature_is_noticed():
     assert _difference(_signature_of(ours), same) is None
 
 
+def test_dir_of_layers_lists_layers_and_fluid_modules_only():
+    from paddle.fluid import layers
+
+    modules = {"control_flow", "io", "learning_rate_scheduler", "loss", "math_op_patch", "metric_op", "nn", "ops"}
+    assert set(dir(layers)) == {*layers.__all__, *modules, "rnn", "tensor"}
+    assert layers.nn.fc is layers.fc
+
+
 def test_a_missing_class_is_one_gap_not_one_for_each_method():
     assert find_gap("paddle.reader.Nothing.method", None) == ("paddle.reader.Nothing", "missing")
 

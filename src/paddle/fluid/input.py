@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_integer
+from paddle.fluid.layers._topics.core.append import append_single_op, require_integer
 from paddle.fluid.layers._topics.nn.embedding import look_up
 from refluid.ir import Variable
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from paddle.fluid.layers._topics.nn.sampled import _alias_table
+from paddle.fluid.layers._topics.nn.sampled_losses import _alias_table
 from refluid.ops.core.registry import lookup
 
 CLASSES = 6

@@ -12,6 +12,11 @@ for _module in _MODULES:
 __all__ = sorted({name for module in _MODULES for name in getattr(module, "__all__", ())})
 
 
+def __dir__() -> list[str]:
+    submodules = (found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
+    return sorted({*__all__, *submodules})
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from typing import Any
 from paddle.fluid import layers
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
 from refluid.ir import Variable
 
 __all__ = [

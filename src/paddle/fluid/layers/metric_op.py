@@ -5,7 +5,7 @@ from __future__ import annotations
 from paddle.fluid import layers
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating, require_integer
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating, require_integer
 from refluid.ir import Variable
 
 __all__ = ["accuracy", "auc", "mean_iou"]

@@ -1,14 +1,5 @@
-"""Fluid's module path of most layers.
+"""Fluid's module path for most layers; every layer is available under it."""
 
-Here layers are sorted by topic; every one of them is found through this path too.
-"""
-
-from typing import Any
-
-from paddle.fluid.layers._topics.building.single_op import find_layer
+from paddle.fluid.layers._topics import find_layer as __getattr__  # noqa: F401
 
 __all__: list[str] = []
-
-
-def __getattr__(name: str) -> Any:
-    return find_layer(name)

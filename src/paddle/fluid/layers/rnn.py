@@ -1,7 +1,7 @@
 """Fluid's module path of cells, `rnn` and decoders on dense tensors."""
 
-from paddle.fluid.layers._topics.control.decoding import BeamSearchDecoder, Decoder, dynamic_decode, gather_tree
-from paddle.fluid.layers._topics.nn.rnn_cells import GRUCell, LSTMCell, RNNCell, rnn
+from paddle.fluid.layers._topics.rnn.cells import GRUCell, LSTMCell, RNNCell, rnn
+from paddle.fluid.layers._topics.rnn.decoding import BeamSearchDecoder, Decoder, dynamic_decode, gather_tree
 
 __all__ = [
     "BeamSearchDecoder",

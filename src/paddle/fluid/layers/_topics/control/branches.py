@@ -11,14 +11,8 @@ from typing import Any
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.framework import default_main_program
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.blocks import (
-    map_structure,
-    open_block,
-    outer_reads,
-    outer_writes,
-    same_structure,
-    step_scopes,
-)
+from paddle.fluid.layers._topics.core.nested import map_structure, same_structure
+from paddle.fluid.layers._topics.core.sub_block import open_block, outer_reads, outer_writes, step_scopes
 from paddle.fluid.layers._topics.tensor.compare import equal, logical_and, logical_not  # pyright: ignore[reportAttributeAccessIssue]
 from paddle.fluid.layers._topics.tensor.create import assign, cast, fill_constant
 from refluid.ir import Block, Variable, VarType

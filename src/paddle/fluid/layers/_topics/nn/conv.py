@@ -9,7 +9,7 @@ from typing import Any
 
 from paddle.fluid.initializer import Normal
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import require_floating
+from paddle.fluid.layers._topics.core.append import require_floating
 from refluid.ir import Variable
 
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]

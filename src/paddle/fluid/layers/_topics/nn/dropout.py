@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import require_floating
+from paddle.fluid.layers._topics.core.append import require_floating
 from refluid.ir import Variable, VarType
 
 __all__ = ["dropout"]

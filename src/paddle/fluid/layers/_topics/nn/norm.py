@@ -8,7 +8,7 @@ from typing import Any
 
 from paddle.fluid.initializer import Constant, Normal
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import require_floating
+from paddle.fluid.layers._topics.core.append import require_floating
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable, VarType
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
 from paddle.fluid.layers._topics.nn.conv import paddings_of, per_dim
 from refluid.ir import Variable
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating, require_integer
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating, require_integer
 from refluid.ir import Variable
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
 from refluid.ir import Variable
 
 __all__ = ["bilinear_tensor_product", "cos_sim", "fsp_matrix", "similarity_focus"]

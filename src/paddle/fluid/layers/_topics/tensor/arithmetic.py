@@ -1,8 +1,8 @@
-"""The fully connected layer, products, sums, and scaling or clipping a tensor."""
+"""Products, sums, scaling and clipping."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 from paddle.fluid.data_feeder import check_type
@@ -17,53 +17,14 @@ __all__ = [
     "cross",
     "dist",
     "dot",
-    "fc",
     "kron",
     "matmul",
     "mul",
     "scale",
     "sum",
+    "sums",
     "trace",
 ]
-
-
-def fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, is_test=False, name=None):
-    """Multiplies each input with a weight of its own, adds the products and a bias, and applies ``act``.
-
-    Args:
-      input: a variable or a list of them.
-      size: the number of outputs.
-      num_flatten_dims: how many of the first dims stay; the others become one row. -1 keeps all but the last.
-      param_attr: one for all weights, or a list with one for each.
-      bias_attr: False leaves the bias out.
-      is_test: accepted and of no effect.
-    """
-    helper = LayerHelper("fc", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
-    dtype = helper.input_dtype()
-    products = []
-    for x, attr in helper.iter_inputs_and_params():
-        kept = len(x.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims
-        if not 0 < kept < len(x.shape):
-            raise ValueError(f"fc: num_flatten_dims {num_flatten_dims} does not fit an input of shape {list(x.shape)}")
-        if -1 in x.shape[kept:]:
-            raise ValueError(
-                f"fc: the weight needs fixed dims from {kept} on, but {x.name} has the shape {list(x.shape)}"
-            )
-        weight = helper.create_parameter(attr, [math.prod(x.shape[kept:]), size], dtype)
-        if weight is None:
-            raise ValueError("fc: param_attr can't be False, because fc is nothing without a weight")
-        product = helper.create_variable_for_type_inference(dtype)
-        attrs = {"x_num_col_dims": kept, "y_num_col_dims": 1}
-        helper.append_op(type="mul", inputs={"X": [x], "Y": [weight]}, outputs={"Out": [product]}, attrs=attrs)
-        products.append(product)
-    total = products[0]
-    if len(products) > 1:
-        total = helper.create_variable_for_type_inference(dtype)
-        helper.append_op(type="sum", inputs={"X": products}, outputs={"Out": [total]})
-    first = helper.multiple_input()[0]
-    return helper.append_activation(
-        helper.append_bias_op(total, dim_start=len(first.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims)
-    )
 
 
 def mul(x, y, x_num_col_dims=1, y_num_col_dims=1, name=None):
@@ -121,6 +82,19 @@ def sum(x):
     helper = LayerHelper("sum")
     out = helper.create_variable_for_type_inference(variables[0].dtype)
     helper.append_op(type="sum", inputs={"X": variables}, outputs={"Out": [out]})
+    return out
+
+
+def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
+    """Adds up tensors of one shape, into ``out`` where it is given."""
+    variables = list(input) if isinstance(input, list | tuple) else [input]
+    helper = LayerHelper("sum", input=variables)
+    for variable in variables:
+        check_type(variable, "input", Variable, "sums")
+    if out is None:
+        out = helper.create_variable_for_type_inference(helper.input_dtype())
+    check_type(out, "out", Variable, "sums")
+    helper.append_op(type="sum", inputs={"X": variables}, outputs={"Out": [out]}, attrs={"use_mkldnn": False})
     return out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.initializer import Constant, Initializer
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import append_single_op
+from paddle.fluid.layers._topics.core.append import append_single_op
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Parameter, Variable, VarType, as_dtype, as_numpy
 
@@ -292,7 +292,7 @@ def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
 ) -> Variable:
     """Makes a matrix with ones on its diagonal, repeated ``batch_shape`` times."""
-    from paddle.fluid.layers._topics.tensor.joining import stack
+    from paddle.fluid.layers._topics.tensor.concat import stack
 
     num_columns = num_rows if num_columns is None else num_columns
     if not isinstance(num_rows, int) or not isinstance(num_columns, int) or num_rows < 0 or num_columns < 0:

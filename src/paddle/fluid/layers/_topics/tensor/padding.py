@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paddle.fluid.data_feeder import check_type
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
 from refluid.ir import Variable
 
 __all__ = ["pad", "pad2d", "pad_constant_like", "unfold"]

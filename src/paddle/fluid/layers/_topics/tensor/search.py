@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paddle.fluid.data_feeder import check_type
-from paddle.fluid.layers._topics.building.single_op import append_single_op
+from paddle.fluid.layers._topics.core.append import append_single_op
 from refluid.ir import Variable, as_dtype
 
 __all__ = ["argmax", "argmin", "argsort", "topk", "unique", "unique_with_counts"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.computed import Integers, pass_integers
+from paddle.fluid.layers._topics.core.integer_arguments import Integers, pass_integers
 from refluid.ir import Variable
 
 __all__ = ["flatten", "reshape", "squeeze", "transpose", "unsqueeze"]

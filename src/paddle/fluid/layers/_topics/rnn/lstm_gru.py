@@ -6,8 +6,8 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import require_floating
-from paddle.fluid.layers._topics.tensor.joining import concat
+from paddle.fluid.layers._topics.core.append import require_floating
+from paddle.fluid.layers._topics.tensor.concat import concat
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable, VarType
 

@@ -9,7 +9,7 @@ from types import NoneType
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.blocks import open_block, outer_reads, step_scopes
+from paddle.fluid.layers._topics.core.sub_block import open_block, outer_reads, step_scopes
 from refluid.ir import Block, Variable, unique_name
 
 __all__ = ["StaticRNN"]

@@ -1,15 +1,43 @@
-"""Layers on sequences of ids that stand for text: reading them out of CTC's frames, and comparing them."""
+"""CTC loss and decoding, and the edit distance between sequences of ids."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from paddle.fluid.data_feeder import check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import require_integer
+from paddle.fluid.layers._topics.core.append import append_single_op, require_integer
 from refluid.ir import Variable
 
-__all__ = ["ctc_greedy_decoder", "edit_distance"]
+__all__ = ["ctc_greedy_decoder", "edit_distance", "warpctc"]
+
+
+def warpctc(
+    input: Variable,
+    label: Variable,
+    blank: int = 0,
+    norm_by_times: bool = False,
+    use_cudnn: bool = False,
+    input_length: Variable | None = None,
+    label_length: Variable | None = None,
+) -> Variable:
+    """The CTC loss of each sequence.
+
+    Args:
+      input: logits, without softmax: packed sequences, or [steps, sequences, classes] with the two lengths.
+      label: int32 labels.
+      blank: the class that stands for "no label".
+      norm_by_times: divides the gradient, not the loss, by the number of steps.
+      use_cudnn: chooses a kernel on GPUs; has no effect here.
+    """
+    check_variable_and_dtype(input, "input", ("float32",), "warpctc")
+    check_variable_and_dtype(label, "label", ("int32",), "warpctc")
+    inputs: dict[str, Variable | None] = {"Logits": input, "Label": label}
+    if input_length is not None and label_length is not None:
+        inputs.update(LogitsLength=input_length, LabelLength=label_length)
+    outputs = {"Loss": input.dtype, "WarpCTCGrad": input.dtype}
+    return append_single_op("warpctc", inputs, outputs, {"blank": blank, "norm_by_times": norm_by_times})["Loss"]
 
 
 def ctc_greedy_decoder(

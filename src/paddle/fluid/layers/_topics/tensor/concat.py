@@ -1,4 +1,4 @@
-"""Layers that put tensors together, take them apart, repeat them, or add them up."""
+"""Concatenating, splitting, stacking and repeating tensors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.computed import Integers, pass_integers, whole
-from paddle.fluid.layers._topics.building.single_op import append_single_op
+from paddle.fluid.layers._topics.core.append import append_single_op
+from paddle.fluid.layers._topics.core.integer_arguments import Integers, pass_integers, whole
 from refluid.ir import Variable, VarType
 
-__all__ = ["concat", "expand", "expand_as", "split", "stack", "sums", "unstack"]
+__all__ = ["concat", "expand", "expand_as", "split", "stack", "unstack"]
 
 
 def _from_array(helper: LayerHelper, array: Variable, axis: int | Variable, use_stack: bool) -> Variable:
@@ -151,16 +151,3 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
     check_type(target_tensor, "target_tensor", Variable, "expand_as")
     inputs: dict[str, Variable | None] = {"X": x, "target_tensor": target_tensor}
     return append_single_op("expand_as", inputs, {"Out": x.dtype}, name=name)["Out"]
-
-
-def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
-    """Adds up tensors of one shape, into ``out`` where it is given."""
-    variables = list(input) if isinstance(input, list | tuple) else [input]
-    helper = LayerHelper("sum", input=variables)
-    for variable in variables:
-        check_type(variable, "input", Variable, "sums")
-    if out is None:
-        out = helper.create_variable_for_type_inference(helper.input_dtype())
-    check_type(out, "out", Variable, "sums")
-    helper.append_op(type="sum", inputs={"X": variables}, outputs={"Out": [out]}, attrs={"use_mkldnn": False})
-    return out

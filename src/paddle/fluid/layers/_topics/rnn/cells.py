@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from paddle.fluid import layers
-from paddle.fluid.layers._topics.building.blocks import flatten, map_structure
-from paddle.fluid.layers._topics.nn.rnn_units import BasicGRUUnit, BasicLSTMUnit
+from paddle.fluid.layers._topics.core.nested import flatten, map_structure
+from paddle.fluid.layers._topics.rnn.units import BasicGRUUnit, BasicLSTMUnit
 from refluid.ir import Variable
 
 __all__: list[str] = []

@@ -11,8 +11,8 @@ import numpy as np
 from paddle.fluid import layers
 from paddle.fluid.framework import default_main_program
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.blocks import flatten, map_structure
-from paddle.fluid.layers._topics.nn.rnn_cells import swap_batch_and_time
+from paddle.fluid.layers._topics.core.nested import flatten, map_structure
+from paddle.fluid.layers._topics.rnn.cells import swap_batch_and_time
 from refluid.ir import Variable, VarType, unique_name
 
 __all__: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,10 +53,3 @@ def require_integer(layer_type: str, **variables: Any) -> None:
     """Raises TypeError unless every argument is a variable of integers."""
     for name, variable in variables.items():
         check_variable_and_dtype(variable, name, INTEGER, layer_type)
-
-
-def find_layer(name: str) -> Any:
-    """The layer of that name, for Fluid's own module paths (``paddle.fluid.layers.nn.fc``)."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(importlib.import_module("paddle.fluid.layers"), name)

@@ -10,8 +10,8 @@ from typing import Any
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.control.arrays import array_read, array_write
-from paddle.fluid.layers._topics.control.rank_table import array_to_lod_tensor, shrink_memory
 from paddle.fluid.layers._topics.control.while_loop import While
+from paddle.fluid.layers._topics.rnn.rank_table import array_to_lod_tensor, shrink_memory
 from paddle.fluid.layers._topics.tensor.compare import less_than
 from paddle.fluid.layers._topics.tensor.create import fill_constant, increment
 from refluid.ir import Block, Variable, VarType, unique_name

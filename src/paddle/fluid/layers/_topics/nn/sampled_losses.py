@@ -10,7 +10,7 @@ import numpy as np
 
 from paddle.fluid.initializer import NumpyArrayInitializer
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.building.single_op import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable
 

@@ -1,0 +1,1 @@
+"""Recurrent layers, cells, decoders and beam search."""
