@@ -16,7 +16,7 @@ FOLDERS = {
 }
 
 # Small modules that use nothing of ours, and that everyone may use.
-FILES = {"files.folder_locks", "files.raw", "files.remote_writing", "files.storage", "files.writing"}
+FILES = {f"files.{name}" for name in ("folder_locks", "raw", "remote_writing", "storage", "streams", "writing")}
 OPEN = {"backend", "errors", "faults", "flags", "log", "profiling", *FILES}
 # Where values live: named arrays, devices, files.
 STATE = {"refluid.places", "refluid.scope", "refluid.files.tensors", "refluid.tensors"}
