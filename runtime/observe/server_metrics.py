@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refluid.runtime.observe.metrics import Endpoint, Metrics, serve_if_asked
-from refluid.runtime.server.membership import Roster
+from refluid.runtime.server.membership import Membership
 
 
 class ServerMetrics:
@@ -16,15 +16,15 @@ class ServerMetrics:
     Args:
         endpoint: where it listens.
         mode: its training mode.
-        roster: its trainers.
+        membership: its trainers.
         round: asked for the number of updates it has applied.
         waiting: asked for the number of pushes that wait for others.
     """
 
     def __init__(
-        self, endpoint: str, mode: str, roster: Roster, round: Callable[[], int], waiting: Callable[[], int]
+        self, endpoint: str, mode: str, membership: Membership, round: Callable[[], int], waiting: Callable[[], int]
     ) -> None:
-        self._endpoint, self._mode, self._roster = endpoint, mode, roster
+        self._endpoint, self._mode, self._membership = endpoint, mode, membership
         self._round, self._waiting = round, waiting
         self._pulled: dict[int, int] = {}  # trainer -> the round it has seen last
         self._stale: dict[int, int] = {}  # trainer -> how many updates its last push had missed
@@ -38,16 +38,20 @@ class ServerMetrics:
         self._updates = metrics.histogram("update_seconds", "One update of all that the server holds")
         metrics.gauge("round", "Updates applied", read=round)
         metrics.gauge("queue_depth", "Pushes that wait for those of other trainers", read=waiting)
-        metrics.gauge("trainers", "Trainers that have joined and not left", read=lambda: len(self._present()))
-        for trainer, member in roster.members.items():
+        metrics.gauge("trainers", "Trainers that have joined and not left", read=lambda: len(membership.present()))
+        members = membership.members
+        for trainer in members:
             metrics.gauge(
                 "last_seen_seconds",
                 "Since a trainer was heard of; NaN before it joins",
-                read=lambda member=member: _age(member.seen),
+                read=lambda trainer=trainer: _age(members[trainer].seen),
                 trainer=trainer,
             )
             metrics.gauge(
-                "trainer_steps", "Steps of a trainer that count here", read=lambda m=member: m.steps, trainer=trainer
+                "trainer_steps",
+                "Steps of a trainer that count here",
+                read=lambda trainer=trainer: members[trainer].steps,
+                trainer=trainer,
             )
             metrics.gauge(
                 "staleness",
@@ -114,13 +118,9 @@ class ServerMetrics:
                     "steps": member.steps,
                     "staleness": self._stale.get(trainer, 0),
                 }
-                for trainer, member in self._roster.members.items()
+                for trainer, member in self._membership.members.items()
             ],
         }
-
-    def _present(self) -> list[int]:
-        members = self._roster.members.items()
-        return [trainer for trainer, member in members if member.joined is not None and not member.left]
 
 
 def _age(seen: float | None) -> float:

@@ -1,23 +1,39 @@
-"""Trainers that wait for each other: decisions only. The server does the waiting."""
+"""Barriers between trainers: decisions only. The server does the waiting."""
 
 from __future__ import annotations
 
 
-class Meetings:
-    """Counts who has come to which meeting; a trainer's meetings are numbered from 1."""
+class Barriers:
+    """Counts which trainers have arrived at which barrier; every trainer numbers its barriers from 1."""
 
     def __init__(self, trainers: int) -> None:
-        self._came = dict.fromkeys(range(trainers), 0)
+        self._arrived = dict.fromkeys(range(trainers), 0)
+        self._first: dict[int, float] = {}  # barrier that is not passed yet -> when the first trainer arrived
 
-    def come(self, trainer: int, number: int) -> None:
-        """A trainer has come to its meeting of this number; coming again changes nothing."""
-        if trainer in self._came:
-            self._came[trainer] = max(self._came[trainer], number)
+    def arrive(self, trainer: int, number: int, now: float) -> None:
+        """Records that a trainer has arrived at a barrier; arriving again changes nothing."""
+        if trainer in self._arrived:
+            self._arrived[trainer] = max(self._arrived[trainer], number)
+        self._first.setdefault(number, now)
+        self._drop_passed()
 
     def leave(self, trainer: int) -> None:
-        """A trainer is done with the job; nobody waits for it any more."""
-        self._came.pop(trainer, None)
+        """Stops waiting for a trainer that is done with the job."""
+        self._arrived.pop(trainer, None)
+        self._drop_passed()
 
     def missing(self, number: int) -> list[int]:
-        """Who is still awaited."""
-        return [trainer for trainer, came in self._came.items() if came < number]
+        """The trainers that have not arrived at a barrier yet."""
+        return [trainer for trainer, arrived in self._arrived.items() if arrived < number]
+
+    def since(self, number: int) -> float | None:
+        """When the first trainer arrived at a barrier that is not passed yet."""
+        return self._first.get(number)
+
+    def open(self) -> tuple[int, float] | None:
+        """The oldest barrier at which somebody waits and since when, if there is one."""
+        return min(self._first.items(), default=None)
+
+    def _drop_passed(self) -> None:
+        for number in [number for number in self._first if not self.missing(number)]:
+            del self._first[number]

@@ -1,77 +1,158 @@
-"""Who takes part in a job, as a server sees it: decisions only, time arrives from outside."""
+"""Which trainers take part in a job, as one server sees it: decisions only, time is an argument.
+
+A trainer's process is told from its successor by its incarnation, a random number that every message carries. An id has
+one holder at a time. A process that joins with the id of another one replaces it if that one has left, was evicted or
+stays silent for longer than two heartbeats; otherwise it is refused.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
+
+TAKEOVER_AFTER = 11.0  # seconds of silence; trainers send a heartbeat every 5
 
 
 @dataclass
 class Member:
     """One trainer."""
 
-    incarnation: int = 0
+    incarnation: int | None = None  # None until it joins
+    host: str = ""
     joined: float | None = None
-    seen: float | None = None
+    seen: float | None = None  # its last message, heartbeats included
+    active: float | None = None  # its last exchange
     left: bool = False
-    given_up: bool = False  # it did not say goodbye: it may come back
+    evicted: bool = False  # it did not leave by itself: it may come back
     steps: int = 0
 
 
+@dataclass(frozen=True)
+class JoinAttempt:
+    """A process that asks to be a trainer."""
+
+    trainer: int
+    incarnation: int
+    host: str
+    began: float
+
+
+class Admission(Enum):
+    """What becomes of a join attempt."""
+
+    GRANTED = "granted"
+    REFUSED = "refused"  # another process holds the id and is alive
+    UNDECIDED = "undecided"  # another process holds the id; its next heartbeat decides
+
+
 @dataclass
-class Roster:
+class Membership:
     """All trainers of a job."""
 
     trainers: int
     started: float
     members: dict[int, Member] = field(default_factory=dict)
+    last_left: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.members = {trainer: Member() for trainer in range(self.trainers)}
 
-    def join(self, trainer: int, incarnation: int, now: float) -> bool:
-        """A trainer says hello; True if it is a new process."""
-        member = self.members[trainer]
-        new = member.incarnation != incarnation
-        member.incarnation, member.joined, member.seen = incarnation, now, now
-        member.left = member.given_up = False
-        return new
+    def decide(self, attempt: JoinAttempt, now: float) -> Admission:
+        """Whether a process may join, as far as is known at time ``now``."""
+        holder = self.members[attempt.trainer]
+        if holder.incarnation is None or holder.incarnation == attempt.incarnation or holder.left:
+            return Admission.GRANTED
+        assert holder.seen is not None
+        if holder.seen > attempt.began:
+            return Admission.REFUSED
+        return Admission.GRANTED if now - holder.seen >= TAKEOVER_AFTER else Admission.UNDECIDED
 
-    def see(self, trainer: int, now: float) -> None:
-        """A trainer has called; one that was given up is there again."""
-        member = self.members[trainer]
+    def join(self, attempt: JoinAttempt, now: float) -> Member | None:
+        """Makes a process the holder of its id; returns the member it replaces, if it is a new process."""
+        member = self.members[attempt.trainer]
+        if member.incarnation == attempt.incarnation:
+            member.seen, member.left, member.evicted = now, False, False
+            return None
+        self.members[attempt.trainer] = Member(attempt.incarnation, attempt.host, now, now, steps=member.steps)
+        return member
+
+    def refusal(self, attempt: JoinAttempt, now: float) -> str:
+        """Why a join attempt is refused, with both processes and what to do."""
+        holder = self.members[attempt.trainer]
+        return (
+            f"trainer {attempt.trainer} is already running as {holder.host or 'an unnamed process'} "
+            f"({_ago(holder.seen, now)}), and {attempt.host or 'another process'} tried to join with the same id; "
+            "give each trainer its own id (PADDLE_TRAINER_ID), or stop the other process first"
+        )
+
+    def see(self, trainer: int, incarnation: int, now: float) -> Member:
+        """Records a message of a trainer and returns it; one that was evicted takes part again.
+
+        Raises:
+            ValueError: the message is from a process that does not hold the id, or the id is out of range.
+        """
+        member = self.members.get(trainer)
+        if member is None:
+            raise ValueError(f"there is no trainer {trainer} in a job of {self.trainers} trainers, numbered from 0")
+        if member.incarnation is not None and member.incarnation != incarnation:
+            raise ValueError(
+                f"this process is no longer trainer {trainer}: {member.host or 'another process'} joined with the same "
+                f"id {_ago(member.joined, now, 'just now')} and replaced it; give each trainer its own id "
+                "(PADDLE_TRAINER_ID)"
+            )
         member.seen = now
-        if member.given_up:
-            member.left = member.given_up = False
+        if member.evicted:
+            member.left = member.evicted = False
+        return member
 
     def leave(self, trainer: int, now: float) -> None:
-        """A trainer is done."""
+        """Records that a trainer is done."""
         self.members[trainer].left = True
-        self.members[trainer].seen = now
+        self.members[trainer].seen = self.last_left = now
 
-    def give_up(self, trainer: int) -> None:
-        """A trainer is not waited for any longer."""
-        self.members[trainer].left = self.members[trainer].given_up = True
+    def evict(self, trainer: int) -> None:
+        """Stops waiting for a trainer that is silent."""
+        self.members[trainer].left = self.members[trainer].evicted = True
 
-    def has_come(self, trainer: int) -> bool:
-        """Whether a trainer has ever called."""
+    def was_seen(self, trainer: int) -> bool:
+        """Whether a trainer has ever sent a message."""
         return self.members[trainer].seen is not None
 
     def silent(self, now: float, longer_than: float) -> list[int]:
-        """Trainers that joined, have not left, and were not heard of for a while."""
+        """Trainers that have joined, have not left, and sent nothing for a while."""
         return [
             trainer
             for trainer, member in self.members.items()
             if member.seen is not None and not member.left and now - member.seen > longer_than
         ]
 
+    def unseen(self) -> list[int]:
+        """Trainers that have never sent a message and were not evicted."""
+        return [trainer for trainer, member in self.members.items() if member.seen is None and not member.left]
+
+    def present(self) -> list[int]:
+        """Trainers that have joined and not left."""
+        return [trainer for trainer, member in self.members.items() if member.joined is not None and not member.left]
+
+    def idle_since(self) -> float | None:
+        """When the last message but heartbeats arrived from a trainer, once one has left and others have not."""
+        if self.last_left is None:
+            return None
+        return max([self.last_left, *(member.active or 0.0 for member in self.members.values())])
+
     @property
     def all_left(self) -> bool:
-        """Whether every trainer has come and gone."""
+        """Whether every trainer has left or was evicted."""
         return all(member.left for member in self.members.values())
 
     def describe(self, trainer: int, now: float) -> str:
-        """What is known of a trainer, for people."""
+        """A trainer and when it was last seen, for messages."""
         member = self.members[trainer]
         if member.seen is None:
             return f"trainer {trainer} (has not joined in {now - self.started:.0f} s)"
-        return f"trainer {trainer} (last seen {now - member.seen:.0f} s ago)"
+        where = f" on {member.host}" if member.host else ""
+        return f"trainer {trainer}{where} (last seen {now - member.seen:.0f} s ago)"
+
+
+def _ago(when: float | None, now: float, otherwise: str = "never seen") -> str:
+    return otherwise if when is None else f"{now - when:.1f} s ago"

@@ -1,30 +1,46 @@
-"""Servers that add up what each of them knows a part of, before an update: the squares of a global norm."""
+"""Servers that add up numbers each of them knows a part of, before an update: the squares of a global norm."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Protocol
 
-import grpc
 import numpy as np
 
+from refluid.ir.operator import Operator
+from refluid.lowering.exchange import Exchange
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.connection import Connection
 from refluid.runtime.transport.wire import dense, pb
 
-_PATIENCE = 120.0  # seconds; the other servers are in the same round already, or about to be
-_NOTICE = 5.0  # seconds to tell a server that a trainer is lost
+_SUM_TIMEOUT = 120.0  # seconds; the other servers are in the same round already, or about to be
+_NOTICE_TIMEOUT = 5.0  # seconds
+
+
+class ServerConnection(Protocol):
+    """What a server needs of a connection to another server; a call that fails raises."""
+
+    def call(self, method: str, buffers: Sequence[Any], timeout: float) -> bytes: ...
+
+    def close(self) -> None: ...
 
 
 class Peers:
-    """The servers of a job, seen from one of them. The first adds up, the others ask it."""
+    """The servers of a job, seen from one of them. The first one adds up, the others send it their parts.
 
-    def __init__(self, endpoints: Sequence[str], endpoint: str):
+    Args:
+        endpoints: all servers of the job.
+        endpoint: this one.
+        connect: opens a connection to another server.
+    """
+
+    def __init__(self, endpoints: Sequence[str], endpoint: str, connect: Callable[[str], ServerConnection]):
         self._endpoints = list(endpoints)
         self._endpoint = endpoint
-        self._connection: Connection | None = None
+        self._connect = connect
+        self._connection: ServerConnection | None = None
         self._changed = threading.Condition()
         self._parts: dict[tuple[int, str], dict[int, list[np.ndarray]]] = {}
         self._totals: dict[tuple[int, str], list[np.ndarray]] = {}
@@ -40,31 +56,33 @@ class Peers:
         parts = [wire.describe(name, value) for name, value in zip(names, values, strict=True)]
         header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key, parts=parts)
         if self._connection is None:
-            self._connection = Connection(endpoints[0])
-        answer = self._connection.call("Sum", wire.encode(header, values), _PATIENCE)
-        totals = wire.tensors(wire.decode(pb.ExchangeReply, answer).tensors, answer)
+            self._connection = self._connect(endpoints[0])
+        reply = self._connection.call("Sum", wire.encode(header, values), _SUM_TIMEOUT)
+        totals = wire.tensors(wire.decode(pb.ExchangeReply, reply).tensors, reply)
         return [dense(totals[name]) for name in names]
 
-    def tell_lost(self, trainer: int) -> None:
-        """Tells the other servers of a trainer that was given up: it may have died before it came to all of them."""
+    def report_eviction(self, trainer: int) -> None:
+        """Tells the other servers of an evicted trainer: it may have died before it joined all of them."""
         notice = pb.CallerRequest(caller=pb.Caller(trainer=trainer))
         for endpoint in self._endpoints:
             if endpoint == self._endpoint:
                 continue
-            connection = Connection(endpoint)
-            with suppress(grpc.RpcError):  # a server that has ended already need not know
-                connection.call("Lost", wire.encode(notice), _NOTICE)
+            connection = self._connect(endpoint)
+            with suppress(Exception):  # a server that has ended already need not know
+                connection.call("Evicted", wire.encode(notice), _NOTICE_TIMEOUT)
             connection.close()
 
-    def answer(self, message: bytes) -> list[Any]:
-        """Another server's part arrives, and it wants the total."""
+    def handle_sum(self, message: bytes) -> list[Any]:
+        """Takes another server's part and replies with the total."""
         request = wire.decode(pb.SumRequest, message)
         values = [dense(value) for value in wire.tensors(request.parts, message).values()]
         totals = self._contribute(request.round, request.key, request.server, values, request.servers)
         tensors = [wire.describe(str(i), value) for i, value in enumerate(totals)]
         return wire.encode(pb.ExchangeReply(version=request.round, tensors=tensors), totals)
 
-    def _contribute(self, round: int, key: str, server: int, values: list[np.ndarray], servers: int):
+    def _contribute(
+        self, round: int, key: str, server: int, values: list[np.ndarray], servers: int
+    ) -> list[np.ndarray]:
         place = round, key
         with self._changed:
             parts = self._parts.setdefault(place, {})
@@ -74,18 +92,40 @@ class Peers:
                 self._totals[place] = [np.sum(column, axis=0) for column in columns]
                 self._forget_before(round - 1, key)
                 self._changed.notify_all()
-            if not self._changed.wait_for(lambda: place in self._totals, _PATIENCE):
+            if not self._changed.wait_for(lambda: place in self._totals, _SUM_TIMEOUT):
                 missing = sorted(set(range(servers)) - set(parts))
                 raise TimeoutError(f"round {round}: servers {missing} did not send their part of {key}")
             return self._totals[place]
 
     def _forget_before(self, round: int, key: str) -> None:
-        """The totals of the round before are kept: an answer may be on its way, or asked for again."""
+        """Keeps the totals of the previous round: a reply may be on its way, or requested again."""
         for table in (self._parts, self._totals):
             for place in [p for p in table if p[1] == key and p[0] < round]:
                 del table[place]
 
     def close(self) -> None:
-        """Hangs up."""
+        """Closes the connection to the server that adds up."""
         if self._connection is not None:
             self._connection.close()
+
+
+# The server whose update runs on this thread, and its round. Several servers may live in one process.
+updating: ContextVar[tuple[Peers, int]] = ContextVar("updating")
+
+
+class ServerSums(Exchange):
+    """Sums over all servers, within the update of one of them."""
+
+    def __init__(self, ops: Sequence[Operator]):
+        self._names = [(op.input("X")[0], op.output("Out")[0]) for op in ops]
+        self._endpoints: list[str] = ops[0].attr("endpoints")
+        self._key: str = ops[0].attr("key")
+
+    def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
+        found = updating.get(None)
+        if found is None:
+            raise RuntimeError("server_sum runs within the update of a parameter server only")
+        peers, round = found
+        values = [np.asarray(env[name]) for name, _ in self._names]
+        totals = peers.sum(round, self._key, self._endpoints, values)
+        return {name: total for (_, name), total in zip(self._names, totals, strict=True)}

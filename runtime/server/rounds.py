@@ -1,7 +1,7 @@
-"""When a server updates its parameters: decisions only. No socket, thread, clock or array is known here.
+"""When a server updates its parameters: decisions only, without sockets, threads, clocks or arrays.
 
-A mode decides what happens to a push: sync waits for everybody, the others apply what arrives. Both remember, per
-trainer, the last sequence number that counts, so that a push that arrives twice is applied once.
+The training mode decides what happens to a push: sync waits for all trainers, the others apply each push as it arrives.
+Both remember the last applied sequence number of every trainer, so that a push that arrives twice is applied once.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from enum import Enum
 
 
-class Verdict(Enum):
-    """What a push is."""
+class PushStatus(Enum):
+    """What a server does with a push."""
 
     NEW = "new"  # keep it
-    AGAIN = "again"  # it is here already and waits for its round: keep the newer copy
-    OLD = "old"  # it has been applied: only answer
+    REPEATED = "repeated"  # a copy already waits for its round: keep the newer one
+    APPLIED = "applied"  # only reply
 
 
 class SyncRounds:
@@ -30,21 +30,21 @@ class SyncRounds:
         self._applied: dict[int, int] = {}
         self._left: set[int] = set()
 
-    def push(self, trainer: int, sequence: int) -> Verdict:
-        """A push has arrived."""
+    def push(self, trainer: int, sequence: int) -> PushStatus:
+        """Records a push that has arrived."""
         self._left.discard(trainer)
         if sequence <= self._applied.get(trainer, 0):
-            return Verdict.OLD
-        again = trainer in self._pushed
+            return PushStatus.APPLIED
+        repeated = trainer in self._pushed
         self._pushed[trainer] = sequence
-        return Verdict.AGAIN if again else Verdict.NEW
+        return PushStatus.REPEATED if repeated else PushStatus.NEW
 
     def leave(self, trainer: int) -> None:
-        """A trainer will push no more; what it pushed already counts."""
+        """Stops waiting for a trainer; what it has pushed already counts."""
         self._left.add(trainer)
 
     def due(self) -> Sequence[int]:
-        """The trainers whose pushes make up an update that is due now, in order; none if somebody is awaited."""
+        """The trainers whose pushes make up the update that is due now, in order; none while a push is awaited."""
         return sorted(self._pushed) if self._pushed and not self.awaited() else ()
 
     def awaited(self) -> list[int]:
@@ -52,7 +52,7 @@ class SyncRounds:
         return [t for t in range(self.trainers) if t not in self._pushed and t not in self._left]
 
     def applied(self) -> None:
-        """The update that was due has happened."""
+        """Records that the due update was applied."""
         self._applied.update(self._pushed)
         self._pushed.clear()
         self.round += 1
@@ -73,26 +73,26 @@ class ArrivalRounds:
         self._applied: dict[int, int] = {}
         self._due: tuple[int, int] | None = None
 
-    def push(self, trainer: int, sequence: int) -> Verdict:
-        """A push has arrived; it is due at once."""
+    def push(self, trainer: int, sequence: int) -> PushStatus:
+        """Records a push that has arrived; it is due at once."""
         if sequence <= self._applied.get(trainer, 0):
-            return Verdict.OLD
+            return PushStatus.APPLIED
         self._due = trainer, sequence
-        return Verdict.NEW
+        return PushStatus.NEW
 
     def leave(self, trainer: int) -> None:
-        """Nobody waits for anybody here."""
+        """Does nothing: no update waits for a trainer."""
 
     def due(self) -> Sequence[int]:
-        """The trainer whose push has just arrived."""
+        """The trainer whose push has just arrived, if it was not applied yet."""
         return () if self._due is None else (self._due[0],)
 
     def awaited(self) -> list[int]:
-        """Nobody."""
+        """No trainer is ever awaited."""
         return []
 
     def applied(self) -> None:
-        """The update that was due has happened."""
+        """Records that the due update was applied."""
         assert self._due is not None
         trainer, sequence = self._due
         self._applied[trainer] = sequence
@@ -108,7 +108,7 @@ Rounds = SyncRounds | ArrivalRounds
 
 
 class LearningRatePace:
-    """How far a learning-rate schedule should be when updates do not come in rounds.
+    """How far a learning-rate schedule has to be when updates do not come in rounds.
 
     One step of the schedule stands for one step of every trainer, as in sync mode.
     """

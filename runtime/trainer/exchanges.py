@@ -17,7 +17,8 @@ from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.ops.core.values import Ragged, plain
 from refluid.runtime.modes import Mode
-from refluid.runtime.server import server
+from refluid.runtime.server.peers import ServerSums
+from refluid.runtime.server.service import ListenAndServe
 from refluid.runtime.trainer.async_exchange import Background
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import Lookup, Sliced, Traffic, job_of, read_traffic
@@ -32,7 +33,7 @@ from refluid.scope import Scope
 def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange:
     """The exchange that neighbouring operators with role RPC or Dist stand for."""
     if ops[0].type == "listen_and_serv":
-        return server.Server(ops[0], scope, place)
+        return ListenAndServe(ops[0], scope, place)
     if ops[0].type == "server_sum":
         return ServerSums(ops)
     if ops[0].type == "checkpoint_notify":
@@ -173,18 +174,3 @@ class Notice(Exchange):
             for endpoint in op.attr("epmap"):
                 session.tell(endpoint, "Snapshot", pb.SnapshotRequest(caller=session.caller, folder=op.attr("dir")))
         return {}
-
-
-class ServerSums(Exchange):
-    """Sums over all servers, within an update."""
-
-    def __init__(self, ops: Sequence[Operator]):
-        self._names = [(op.input("X")[0], op.output("Out")[0]) for op in ops]
-        self._endpoints: list[str] = ops[0].attr("endpoints")
-        self._key: str = ops[0].attr("key")
-
-    def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        here = server.current()
-        values = [np.asarray(env[name]) for name, _ in self._names]
-        totals = here.peers.sum(here.round, self._key, self._endpoints, values)
-        return {name: total for (_, name), total in zip(self._names, totals, strict=True)}

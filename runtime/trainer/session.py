@@ -342,7 +342,7 @@ class Session:
         while not self._stop.wait(_BEAT):
             for connection in self.connections.values():
                 try:
-                    connection.call("Beat", wire.encode(pb.CallerRequest(caller=self._caller)), _BEAT)
+                    connection.call("Heartbeat", wire.encode(pb.CallerRequest(caller=self._caller)), _BEAT)
                 except grpc.RpcError:
                     continue  # the exchange that needs the server will tell
 

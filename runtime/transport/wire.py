@@ -23,7 +23,7 @@ from refluid.runtime.transport import protocol_pb2
 
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
-PROTOCOL = 2
+PROTOCOL = 3
 # What decoding the bytes of a stranger may raise.
 BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
 _LENGTH = struct.Struct("<I")

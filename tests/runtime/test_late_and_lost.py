@@ -30,13 +30,13 @@ def test_a_trainer_that_comes_late_is_waited_for_and_named(jobs):
     assert len(np.load(jobs.folder / "trainer0.npz")["0/losses"]) == 3
 
 
-def test_a_trainer_that_was_killed_is_given_up_after_a_while(jobs):
+def test_a_trainer_that_was_killed_is_evicted_after_a_while(jobs):
     servers, trainer = roles(jobs, {"steps": 2000, "fewer": -1}, FLAGS_worker_update_interval_secs="8")
     stays, lost = trainer(0), trainer(1)
     for server in servers:
         server.wait_for("trainer=1")
     lost.kill()
-    servers[0].wait_for("given up")
+    servers[0].wait_for("evicted a silent trainer")
     jobs.finish([stays, *servers])
 
     assert len(np.load(jobs.folder / "trainer0.npz")["0/losses"]) == 2000

@@ -6,7 +6,7 @@ from cluster.jobs import free_endpoints
 from refluid.cli import main
 from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.observe.status import amount, as_tables, table
-from refluid.runtime.server.membership import Roster
+from refluid.runtime.server.membership import JoinAttempt, Membership
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import listen
 from refluid.runtime.transport.wire import pb
@@ -17,19 +17,21 @@ class World:
 
     def __init__(self):
         self.round, self.waiting = 0, 0
-        self.roster = Roster(2, started=0.0)
-        self.metrics = ServerMetrics("127.0.0.1:6174", "async", self.roster, lambda: self.round, lambda: self.waiting)
+        self.membership = Membership(2, started=0.0)
+        self.metrics = ServerMetrics(
+            "127.0.0.1:6174", "async", self.membership, lambda: self.round, lambda: self.waiting
+        )
 
 
 def train_a_little():
     """Trainer 0 pulls, two updates happen, and its push has missed one that was not its own."""
     world = World()
-    world.roster.join(0, 11, now=0.0)
+    world.membership.join(JoinAttempt(0, 11, "node7:4711", began=0.0), now=0.0)
     world.metrics.pulled(0)
     world.round = 2
     world.metrics.pushed(0)
     world.metrics.called("Exchange", received=1000, sent=3000, seconds=0.002)
-    world.metrics.called("Beat", received=10, sent=5, seconds=1.0)
+    world.metrics.called("Heartbeat", received=10, sent=5, seconds=1.0)
     world.metrics.updated(0.0005)
     return world
 

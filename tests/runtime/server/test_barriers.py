@@ -1,26 +1,28 @@
-from refluid.runtime.server.barriers import Meetings
+from refluid.runtime.server.barriers import Barriers
 
 
-def test_a_meeting_waits_for_everybody():
-    meetings = Meetings(3)
-    meetings.come(1, 1)
-    assert meetings.missing(1) == [0, 2]
-    meetings.come(0, 1)
-    meetings.come(2, 1)
-    assert meetings.missing(1) == [] and meetings.missing(2) == [0, 1, 2]
+def test_a_barrier_waits_for_all_trainers():
+    barriers = Barriers(3)
+    barriers.arrive(1, 1, now=4.0)
+    assert barriers.missing(1) == [0, 2] and barriers.open() == (1, 4.0)
+    barriers.arrive(0, 1, now=5.0)
+    assert barriers.since(1) == 4.0, "since the first arrival"
+    barriers.arrive(2, 1, now=6.0)
+    assert barriers.missing(1) == [] and barriers.missing(2) == [0, 1, 2]
+    assert barriers.open() is None
 
 
-def test_coming_again_is_coming_once():
-    meetings = Meetings(2)
-    meetings.come(0, 2)
-    meetings.come(0, 1)  # an old message that took its time
-    assert meetings.missing(2) == [1]
+def test_arriving_again_is_arriving_once():
+    barriers = Barriers(2)
+    barriers.arrive(0, 2, now=0.0)
+    barriers.arrive(0, 1, now=1.0)  # an old message that took its time
+    assert barriers.missing(2) == [1]
 
 
-def test_who_has_left_is_not_waited_for():
-    meetings = Meetings(2)
-    meetings.come(0, 1)
-    meetings.leave(1)
-    assert meetings.missing(1) == []
-    meetings.come(1, 1)
-    assert meetings.missing(1) == []
+def test_a_trainer_that_has_left_is_not_waited_for():
+    barriers = Barriers(2)
+    barriers.arrive(0, 1, now=0.0)
+    barriers.leave(1)
+    assert barriers.missing(1) == [] and barriers.open() is None
+    barriers.arrive(1, 1, now=1.0)
+    assert barriers.missing(1) == []

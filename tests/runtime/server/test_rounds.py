@@ -3,17 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refluid.runtime.server.membership import Roster
-from refluid.runtime.server.rounds import ArrivalRounds, LearningRatePace, SyncRounds, Verdict
+from refluid.runtime.server.rounds import ArrivalRounds, LearningRatePace, PushStatus, SyncRounds
 
 
 def test_a_round_is_due_when_everybody_has_pushed():
     rounds = SyncRounds(trainers=2)
 
-    assert rounds.push(1, sequence=1) is Verdict.NEW
+    assert rounds.push(1, sequence=1) is PushStatus.NEW
     assert not rounds.due()
     assert rounds.awaited() == [0]
-    assert rounds.push(0, sequence=1) is Verdict.NEW
+    assert rounds.push(0, sequence=1) is PushStatus.NEW
     assert rounds.due() == [0, 1], "in the order of trainers, whoever came first"
 
 
@@ -21,13 +20,13 @@ def test_a_push_that_arrives_twice_counts_once():
     rounds = SyncRounds(trainers=2)
     rounds.push(0, sequence=1)
 
-    assert rounds.push(0, sequence=1) is Verdict.AGAIN
+    assert rounds.push(0, sequence=1) is PushStatus.REPEATED
     rounds.push(1, sequence=1)
     rounds.applied()
 
-    assert rounds.push(0, sequence=1) is Verdict.OLD
+    assert rounds.push(0, sequence=1) is PushStatus.APPLIED
     assert not rounds.due()
-    assert rounds.push(0, sequence=2) is Verdict.NEW
+    assert rounds.push(0, sequence=2) is PushStatus.NEW
 
 
 def test_a_trainer_that_left_does_not_hold_the_round():
@@ -67,11 +66,11 @@ def test_a_trainer_may_come_back_after_it_left():
 def test_what_arrives_is_due_at_once_in_the_other_modes():
     rounds = ArrivalRounds(trainers=2)
 
-    assert rounds.push(1, sequence=1) is Verdict.NEW
+    assert rounds.push(1, sequence=1) is PushStatus.NEW
     assert rounds.due() == (1,)
     rounds.applied()
     assert not rounds.due()
-    assert rounds.push(1, sequence=1) is Verdict.OLD
+    assert rounds.push(1, sequence=1) is PushStatus.APPLIED
     assert rounds.counted(1) == 1
     assert rounds.counted(0) == 0
 
@@ -108,31 +107,3 @@ def test_merged_pushes_advance_the_schedule_by_all_their_steps():
     pace = LearningRatePace(trainers=2)
 
     assert [pace.advance(4) for _ in range(3)] == [1, 2, 2]
-
-
-def test_the_roster_knows_who_is_missing_and_since_when():
-    roster = Roster(trainers=2, started=0.0)
-    assert roster.join(0, incarnation=7, now=1.0)
-    assert not roster.join(0, incarnation=7, now=2.0), "the same process says hello again"
-
-    assert roster.describe(0, now=5.0) == "trainer 0 (last seen 3 s ago)"
-    assert roster.describe(1, now=5.0) == "trainer 1 (has not joined in 5 s)"
-    assert roster.silent(now=20.0, longer_than=10.0) == [0]
-    roster.leave(0, now=21.0)
-    assert roster.silent(now=90.0, longer_than=10.0) == []
-    assert not roster.all_left
-    roster.leave(1, now=22.0)
-    assert roster.all_left
-
-
-def test_a_trainer_that_was_given_up_may_come_back():
-    roster = Roster(trainers=1, started=0.0)
-    assert not roster.has_come(0)
-    roster.join(0, incarnation=7, now=1.0)
-    roster.give_up(0)
-    assert roster.has_come(0) and roster.all_left
-    roster.see(0, now=2.0)
-    assert not roster.all_left, "it was only slow"
-    roster.leave(0, now=3.0)
-    roster.see(0, now=4.0)
-    assert roster.all_left, "who has said goodbye is gone"

@@ -26,7 +26,7 @@ class Server:
 
     def __init__(self, endpoint, exchange=lambda number, context: None):
         self.endpoint, self.heard, self._exchange = endpoint, [], exchange
-        handlers = {"Join": self._join, "Exchange": self._answer, "Leave": self._leave, "Beat": self._beat}
+        handlers = {"Join": self._join, "Exchange": self._answer, "Leave": self._leave, "Heartbeat": self._beat}
         self._grpc = listen(endpoint, handlers, threads=12)
         self._grpc.start()
 

@@ -1,0 +1,209 @@
+"""The Exchange method of a server: pushes wait for their update, updates change the shard, replies carry values.
+
+All of it happens under one lock, on the thread whose push made an update due; the other threads of the round wait for
+it there. That way a reply leaves as soon as the update is done, without another thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from refluid.files.variables import LOADED
+from refluid.ir.operator import Operator
+from refluid.runtime.modes import Mode
+from refluid.runtime.observe.server_metrics import ServerMetrics
+from refluid.runtime.server.membership import Membership
+from refluid.runtime.server.peers import Peers, updating
+from refluid.runtime.server.rounds import ArrivalRounds, LearningRatePace, PushStatus, Rounds, SyncRounds
+from refluid.runtime.server.shard import Shard
+from refluid.runtime.trainer.geo_deltas import ChangedRows
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.wire import Rows, Value, dense, pb
+from refluid.scope import Scope
+
+PENDING_AFTER = 5.0  # seconds a request waits before the reply says for whom
+_COPIED = 32 << 20  # bytes; larger replies are sent in chunks, which copies them anyway
+
+Buffers = list[Any]  # bytes or memory views, as `wire.encode` makes them
+
+
+class ExchangeHandler:
+    """Pushes, updates and pulls of one server.
+
+    Args:
+        op: the ``listen_and_serv`` operator.
+        lock: guards everything here; notified when an update was applied or parameters have arrived.
+        peers: the other servers, for sums within an update.
+        membership: the trainers.
+        metrics: counts what happens.
+    """
+
+    def __init__(
+        self,
+        op: Operator,
+        scope: Scope,
+        place: Any,
+        *,
+        lock: threading.Condition,
+        peers: Peers,
+        membership: Membership,
+        metrics: ServerMetrics,
+    ):
+        mode, trainers = Mode(op.attr("distributed_mode")), membership.trainers
+        self.shard = Shard(op, scope, place)
+        self.rounds: Rounds = (SyncRounds if mode is Mode.SYNC else ArrivalRounds)(trainers)
+        self.round_began: float | None = None  # when the first push of the current round arrived
+        self.start_requested: float | None = None  # when initial parameters were first asked for in vain
+        self._changed, self._peers, self._membership, self._metrics = lock, peers, membership, metrics
+        self._pace = LearningRatePace(trainers)
+        self._pushed: dict[int, dict[str, Value]] = {}  # trainer -> what waits for its update
+        self._steps: dict[int, int] = {}
+        self._replies: dict[tuple[str, ...], bytes] = {}  # of this round, the same for all trainers
+        self._changed_rows = ChangedRows(trainers) if mode is Mode.GEO else None
+        self._failure = ""
+        loaded = scope.find_var(LOADED)
+        self._has_parameters = loaded is not None and loaded.value is not None
+
+    @property
+    def queued(self) -> int:
+        """How many pushes wait for those of other trainers."""
+        return len(self._pushed)
+
+    def awaited(self) -> list[int]:
+        """The trainers whose push the current round waits for; none before a round has begun."""
+        return self.rounds.awaited() if self.round_began is not None else []
+
+    def handle(self, request: Any, message: bytes) -> Buffers:
+        """Serves one Exchange request; the caller holds the lock."""
+        buffers = self._purposes[request.purpose](self, request, wire.tensors(request.pushed, message))
+        if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
+            self._metrics.pulled(request.caller.trainer)
+        # Copied under the lock: a view into a parameter would keep the next update from happening in place.
+        return [b"".join(buffers)] if sum(map(len, buffers)) <= _COPIED else buffers
+
+    def leave(self, trainer: int) -> None:
+        """Stops waiting for a trainer."""
+        self.rounds.leave(trainer)
+        self._update_if_due()
+
+    # Purposes of a request
+
+    def _step(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+        trainer = request.caller.trainer
+        if self.rounds.push(trainer, request.sequence) is not PushStatus.APPLIED:
+            self._metrics.pushed(trainer)
+            self._pushed[trainer], self._steps[trainer] = pushed, request.steps
+            if self.round_began is None:
+                self.round_began = time.monotonic()
+            self._update_if_due()
+        return self._wait(request, pushed)
+
+    def _wait(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+        trainer, sequence = request.caller.trainer, request.sequence
+        done = self._changed.wait_for(lambda: self.rounds.counted(trainer) >= sequence or self._failure, PENDING_AFTER)
+        if self._failure:
+            raise RuntimeError(self._failure)
+        return self._reply(request) if done else self.pending(self.awaited(), self.round_began)
+
+    def _offer(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+        if not self._has_parameters:
+            for name, value in pushed.items():
+                self.shard.write(name, dense(value))
+            self._has_parameters = True
+            self.start_requested = None
+            self._changed.notify_all()
+        return wire.encode(pb.ExchangeReply(version=self.rounds.round))
+
+    def _start(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+        if not self._has_parameters and self.start_requested is None:
+            self.start_requested = time.monotonic()
+        if self._changed.wait_for(lambda: self._has_parameters, PENDING_AFTER):
+            return self._reply(request)
+        return self.pending([0], self.start_requested)
+
+    def _rows(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+        return self._encode({name: self.shard.rows(name, dense(ids)) for name, ids in pushed.items()})
+
+    def _read(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+        return self._encode(dict(zip(request.wanted, self.shard.read(request.wanted), strict=True)))
+
+    _purposes = {
+        pb.ExchangeRequest.STEP: _step,
+        pb.ExchangeRequest.WAIT: _wait,
+        pb.ExchangeRequest.OFFER: _offer,
+        pb.ExchangeRequest.START: _start,
+        pb.ExchangeRequest.ROWS: _rows,
+        pb.ExchangeRequest.READ: _read,
+    }
+
+    # Updates
+
+    def _update_if_due(self) -> None:
+        due = self.rounds.due()
+        if not due or self._failure:
+            return
+        pushes = [self._pushed.pop(trainer) for trainer in due]
+        steps = sum(self._steps[trainer] for trainer in due)
+        pace = 1 if self.rounds.waits else self._pace.advance(steps)
+        began = time.perf_counter()
+        self._update(pushes, due[0], pace)
+        self._metrics.updated(time.perf_counter() - began)
+        self._replies.clear()
+        for trainer, pushed in zip(due, pushes, strict=True):
+            self._membership.members[trainer].steps += self._steps[trainer]
+            if self._changed_rows is not None:
+                self._changed_rows.mark(trainer, pushed)
+        self.rounds.applied()
+        self.round_began = None
+        self._changed.notify_all()
+
+    def _update(self, pushes: Sequence[dict[str, Value]], trainer: int, schedule_steps: int) -> None:
+        token = updating.set((self._peers, self.rounds.round))
+        try:
+            self.shard.update(pushes, trainer=trainer, schedule_steps=schedule_steps)
+        except Exception as error:
+            # The pushes are used up, so the trainers that wait for this update would wait forever.
+            self._failure = f"update {self.rounds.round + 1} failed: {type(error).__name__}: {error}"
+            self._changed.notify_all()
+            raise
+        finally:
+            updating.reset(token)
+
+    # Replies
+
+    def pending(self, awaited: Sequence[int], since: float | None) -> Buffers:
+        """The reply to a request that has to wait longer: for whom, and since when."""
+        now = time.monotonic()
+        names = [self._membership.describe(trainer, now) for trainer in awaited]
+        waited = 0.0 if since is None else now - since
+        header = pb.ExchangeReply(version=self.rounds.round, pending=True, awaited=names, waited_seconds=waited)
+        return wire.encode(header)
+
+    def _reply(self, request: Any) -> Buffers:
+        """The variables that a trainer pulls; in a round all trainers get the same bytes."""
+        wanted, trainer = tuple(request.wanted), request.caller.trainer
+        if self._changed_rows is not None and request.purpose == pb.ExchangeRequest.STEP:
+            return self._encode(self._changed_values(self._changed_rows, trainer, wanted))
+        self.shard.remember_pulled(trainer)
+        if not self.rounds.waits:
+            return self._read(request, {})
+        found = self._replies.get(wanted)
+        if found is None:
+            found = self._replies[wanted] = b"".join(self._read(request, {}))
+        return [found]
+
+    def _changed_values(self, changed: ChangedRows, trainer: int, wanted: Sequence[str]) -> dict[str, Value]:
+        """GEO: whole variables, but only those rows of a table that other trainers have changed."""
+        found: dict[str, Value] = {}
+        for name, value in zip(wanted, self.shard.read(wanted), strict=True):
+            rows = changed.take(trainer, name)
+            found[name] = value if rows is None else Rows(rows, value[rows])
+        return found
+
+    def _encode(self, values: dict[str, Value]) -> Buffers:
+        tensors = [wire.describe(name, value) for name, value in values.items()]
+        header = pb.ExchangeReply(version=self.rounds.round, tensors=tensors)
+        return wire.encode(header, values.values())

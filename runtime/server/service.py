@@ -1,0 +1,68 @@
+"""A parameter server on gRPC: listens, calls `Server.handle`, and gives its exceptions status codes.
+
+gRPC calls handlers on threads of a pool, one for each call and each open stream. A thread pool with a lock and not an
+event loop: a reply leaves sooner, and the update needs no second thread.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+
+from refluid.ir.operator import Operator
+from refluid.lowering.exchange import Exchange
+from refluid.runtime.server.exchange import Buffers
+from refluid.runtime.server.server import Server, describe
+from refluid.runtime.transport.connection import LINES, Connection, Handler, listen
+from refluid.runtime.transport.memory import keep_freed_memory
+from refluid.scope import Scope
+
+_GRACE = 5.0  # seconds that running calls have to end when the server stops
+_CHECK_EVERY = 1.0  # seconds
+_REFUSALS = (KeyError, ValueError, IndexError, TypeError)
+
+
+class ListenAndServe(Exchange):
+    """The exchange that a server's program consists of: serves until every trainer has left."""
+
+    def __init__(self, op: Operator, scope: Scope, place: Any):
+        self._op, self._scope, self._place = op, scope, place
+
+    def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
+        server = Server(self._op, self._scope, self._place, Connection)
+        handlers = {method: _handler(server, method) for method in server.methods}
+        listener = listen(server.endpoint, handlers, threads=(LINES + 2) * server.trainers + 8)
+        keep_freed_memory()
+        metrics = server.metrics.serve()
+        try:
+            listener.start()
+            print(f"Server listening on {server.endpoint}", flush=True)
+            # Waits for an event of its own: the condition of updates would wake this thread in every round.
+            while not server.all_left.wait(_CHECK_EVERY):
+                server.check_trainers()
+        finally:
+            listener.stop(_GRACE).wait()
+            server.peers.close()
+            if metrics is not None:
+                metrics.close()
+        server.log.info("all trainers have left, stopping", trainers=server.trainers, round=server.round)
+        return {}
+
+
+def _handler(server: Server, method: str) -> Handler:
+    """A gRPC handler whose exceptions reach the caller as a status code and a text."""
+
+    def handle(message: bytes, context: grpc.ServicerContext) -> Buffers:
+        try:
+            return server.handle(method, message)
+        except _REFUSALS as error:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"server {server.endpoint}: {describe(error)}")
+        except Exception as error:  # noqa: BLE001 - the caller and the log get it, and the server goes on
+            traceback.print_exc()
+            context.abort(grpc.StatusCode.INTERNAL, f"server {server.endpoint}: {describe(error)}")
+        raise AssertionError("abort raises")
+
+    return handle

@@ -1,0 +1,113 @@
+"""Who holds a trainer's id: decisions, with time as an argument."""
+
+import pytest
+
+from refluid.runtime.server.membership import TAKEOVER_AFTER, Admission, JoinAttempt, Membership
+
+
+def joined(*incarnations):
+    """A job whose trainers joined at time 0."""
+    members = Membership(trainers=len(incarnations), started=0.0)
+    for trainer, incarnation in enumerate(incarnations):
+        members.join(JoinAttempt(trainer, incarnation, f"node{trainer}:{incarnation}", began=0.0), now=0.0)
+    return members
+
+
+def attempt(began, incarnation=99, trainer=0):
+    return JoinAttempt(trainer, incarnation, f"other:{incarnation}", began)
+
+
+def test_missing_trainers_are_described_with_how_long_they_are_missing():
+    members = Membership(trainers=2, started=0.0)
+    members.join(JoinAttempt(0, 7, "node7:4711", began=1.0), now=2.0)
+
+    assert members.describe(0, now=5.0) == "trainer 0 on node7:4711 (last seen 3 s ago)"
+    assert members.describe(1, now=5.0) == "trainer 1 (has not joined in 5 s)"
+    assert members.unseen() == [1] and members.present() == [0]
+    assert members.silent(now=20.0, longer_than=10.0) == [0]
+    members.leave(0, now=21.0)
+    assert members.silent(now=90.0, longer_than=10.0) == []
+    assert not members.all_left
+    members.leave(1, now=22.0)
+    assert members.all_left
+
+
+def test_a_trainer_that_was_evicted_may_come_back():
+    members = joined(7)
+    members.evict(0)
+    assert members.was_seen(0) and members.all_left
+    members.see(0, 7, now=2.0)
+    assert not members.all_left, "it was only slow"
+    members.leave(0, now=3.0)
+    members.see(0, 7, now=4.0)
+    assert members.all_left, "a trainer that has left is gone"
+
+
+def test_the_process_that_holds_an_id_may_join_again():
+    members = joined(7)
+    again = JoinAttempt(0, 7, "node0:7", began=3.0)
+
+    assert members.decide(again, now=3.0) is Admission.GRANTED
+    assert members.join(again, now=3.0) is None, "nobody is replaced"
+
+
+def test_an_id_is_refused_as_soon_as_its_holder_sends_something():
+    members = joined(7)
+    members.see(0, 7, now=10.0)
+    second = attempt(began=10.0)
+
+    assert members.decide(second, now=10.0) is Admission.UNDECIDED
+    members.see(0, 7, now=13.0)  # the next heartbeat
+    assert members.decide(second, now=13.0) is Admission.REFUSED
+    text = members.refusal(second, now=13.5)
+    assert "trainer 0 is already running as node0:7 (0.5 s ago), and other:99 tried to join" in text
+
+
+def test_an_id_whose_holder_stays_silent_is_handed_over():
+    members = joined(7)
+    second = attempt(began=1.0)
+
+    assert members.decide(second, now=TAKEOVER_AFTER - 0.1) is Admission.UNDECIDED
+    assert members.decide(second, now=TAKEOVER_AFTER) is Admission.GRANTED
+    replaced = members.join(second, now=TAKEOVER_AFTER)
+    assert replaced is not None and replaced.host == "node0:7"
+
+
+@pytest.mark.parametrize("how", ["leave", "evict"])
+def test_an_id_that_is_free_again_is_handed_over_at_once(how):
+    members = joined(7)
+    members.leave(0, now=1.0) if how == "leave" else members.evict(0)
+
+    assert members.decide(attempt(began=1.5), now=1.5) is Admission.GRANTED
+
+
+def test_of_two_processes_that_wait_for_one_id_one_gets_it():
+    members = joined(7)
+    second, third = attempt(1.0, 98), attempt(2.0, 99)
+    members.join(second, now=TAKEOVER_AFTER)
+
+    assert members.decide(third, now=TAKEOVER_AFTER) is Admission.REFUSED
+    assert "already running as other:98" in members.refusal(third, now=TAKEOVER_AFTER)
+
+
+def test_a_process_that_was_replaced_is_told_by_whom():
+    members = joined(7)
+    members.join(attempt(began=1.0), now=20.0)
+
+    with pytest.raises(ValueError, match="no longer trainer 0: other:99 joined with the same id 2.0 s ago"):
+        members.see(0, 7, now=22.0)
+    assert members.members[0].seen == 20.0, "what it sends is no sign of life of its successor"
+
+
+def test_a_trainer_out_of_range_is_refused():
+    with pytest.raises(ValueError, match="no trainer 2 in a job of 2 trainers"):
+        joined(1, 2).see(2, 3, now=0.0)
+
+
+def test_a_server_is_idle_once_a_trainer_has_left_and_no_other_exchanges():
+    members = joined(1, 2)
+    assert members.idle_since() is None, "nobody has left"
+    members.leave(0, now=5.0)
+    assert members.idle_since() == 5.0
+    members.see(1, 2, now=8.0).active = 8.0
+    assert members.idle_since() == 8.0
