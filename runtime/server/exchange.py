@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from refluid.files.variables import LOADED
@@ -24,7 +24,7 @@ from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import Rows, Value, dense, pb
 from refluid.scope import Scope
 
-PENDING_AFTER = 5.0  # seconds a request waits before the reply says for whom
+_PENDING_AFTER = 5.0  # seconds a request waits before the reply says for whom
 _COPIED = 32 << 20  # bytes; larger replies are sent in chunks, which copies them anyway
 
 Buffers = list[Any]  # bytes or memory views, as `wire.encode` makes them
@@ -89,6 +89,10 @@ class ExchangeHandler:
         self.rounds.leave(trainer)
         self._update_if_due()
 
+    def wait_for(self, condition: Callable[[], bool]) -> bool:
+        """Waits until a condition holds that changes under the lock, but not longer than a reply may take."""
+        return self._changed.wait_for(condition, _PENDING_AFTER)
+
     # Purposes of a request
 
     def _step(self, request: Any, pushed: dict[str, Value]) -> Buffers:
@@ -103,7 +107,7 @@ class ExchangeHandler:
 
     def _wait(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         trainer, sequence = request.caller.trainer, request.sequence
-        done = self._changed.wait_for(lambda: self.rounds.counted(trainer) >= sequence or self._failure, PENDING_AFTER)
+        done = self.wait_for(lambda: self.rounds.counted(trainer) >= sequence or bool(self._failure))
         if self._failure:
             raise RuntimeError(self._failure)
         return self._reply(request) if done else self.pending(self.awaited(), self.round_began)
@@ -120,7 +124,7 @@ class ExchangeHandler:
     def _start(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         if not self._has_parameters and self.start_requested is None:
             self.start_requested = time.monotonic()
-        if self._changed.wait_for(lambda: self._has_parameters, PENDING_AFTER):
+        if self.wait_for(lambda: self._has_parameters):
             return self._reply(request)
         return self.pending([0], self.start_requested)
 

@@ -21,7 +21,7 @@ from refluid.runtime.modes import Mode
 from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.server.admission import check_join
 from refluid.runtime.server.barriers import Barriers
-from refluid.runtime.server.exchange import PENDING_AFTER, Buffers, ExchangeHandler
+from refluid.runtime.server.exchange import Buffers, ExchangeHandler
 from refluid.runtime.server.membership import Admission, JoinAttempt, Membership
 from refluid.runtime.server.peers import Peers, ServerConnection
 from refluid.runtime.transport import wire
@@ -91,7 +91,7 @@ class Server:
         return tuple(self._methods)
 
     def handle(self, method: str, message: bytes) -> Buffers:
-        """Serves a request: blocks until there is a reply, but not much longer than `PENDING_AFTER`.
+        """Serves a request; blocks until there is a reply, which after a few seconds may be that it is pending.
 
         Raises:
             KeyError, ValueError, IndexError, TypeError: the request is refused; the message is meant for the caller.
@@ -185,7 +185,7 @@ class Server:
         with self._changed:
             self._barriers.arrive(request.caller.trainer, number, time.monotonic())
             self._changed.notify_all()
-            if self._changed.wait_for(lambda: not self._barriers.missing(number), PENDING_AFTER):
+            if self._exchange.wait_for(lambda: not self._barriers.missing(number)):
                 return wire.encode(pb.ExchangeReply(version=self.round))
             return self._exchange.pending(self._barriers.missing(number), self._barriers.since(number))
 

@@ -65,7 +65,7 @@ def wait_until(condition, describe=lambda: ""):
     """Waits for a condition, not for seconds."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"waited in vain: {describe()}"
+        assert time.monotonic() < end, f"the condition never held: {describe()}"
         time.sleep(0.02)
 
 
@@ -97,6 +97,17 @@ class Jobs:
         started += [self._role("trainer", i, path, env) for i in range(trainers)]
         self.finish(started)
         return [self._results(i, range(trainers), "trainer") for i in range(len(cases))]
+
+    def roles(self, case, servers=2, **env):
+        """Starts the servers of a job; returns them and a function that starts trainers, which may be given a name."""
+        path = self.folder / "case.json"
+        path.write_text(json.dumps([{"endpoints": free_endpoints(servers), **case}]))
+
+        def trainer(number, name=None):
+            name = name or f"trainer{number}"
+            return self.start(name, SCRIPT, "trainer", number, path, self.folder / f"{name}.npz", **env)
+
+        return [self._role("server", number, path, env) for number in range(servers)], trainer
 
     @staticmethod
     def finish(processes):
