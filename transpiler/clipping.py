@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refluid.ir import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR, Block, Operator, Program, Variable, VarType
-from refluid.transpiler.parts import SUMMING, Parts, take_apart
+from refluid.transpiler.parts import Parts, take_apart
 from refluid.transpiler.placement import Placement
 
 
@@ -74,7 +74,7 @@ def _totals(parts: Parts, placement: Placement) -> set[str]:
                     hint="sums of numbers, as GradientClipByGlobalNorm makes them, can be added up; others cannot",
                 )
             part |= written
-        elif (op.type in SUMMING and names & rows) or (op.type == "sum" and names <= part):
+        elif (op.definition.slices == "sum" and names & rows) or (op.type == "sum" and names <= part):
             part |= written
         else:
             totals |= names & part

@@ -16,18 +16,6 @@ from refluid.transpiler.dataflow import Flow
 
 _UPDATING = OpRole.Optimize | OpRole.LRSched
 
-# Ops whose result, row by row, depends on the same row of their inputs only: they work on slices as on the whole.
-ROW_WISE = frozenset(
-    "abs adadelta adagrad adam adamax assign cast clip decayed_adagrad elementwise_add elementwise_div elementwise_max "
-    "elementwise_min elementwise_mul elementwise_pow elementwise_sub exp fill_zeros_like ftrl "
-    "get_tensor_from_selected_rows log merge_selected_rows momentum pow proximal_adagrad proximal_gd rmsprop scale sgd "
-    "sigmoid sign sqrt square sum tanh".split()
-)
-# Ops that add up what they see: of slices they give parts of a sum.
-SUMMING = frozenset({"reduce_sum", "squared_l2_norm"})
-# Ops that the server programs spell out for slices.
-SPELLED_OUT = frozenset({"clip_by_norm"})
-
 
 @dataclass(frozen=True, eq=False)
 class Update:
@@ -223,9 +211,9 @@ def _is_sliceable(ops: Sequence[Operator], owners: Mapping[str, str], param: Var
         return math.prod(block.var(name).shape) == 1
 
     for op in ops:
-        if op.type in SUMMING and not all(map(is_number, op.output_arg_names)):
+        if op.definition.slices not in ("rows", "sum", "norm"):
             return False
-        if op.type not in ROW_WISE | SUMMING | SPELLED_OUT:
+        if op.definition.slices == "sum" and not all(map(is_number, op.output_arg_names)):
             return False
         if not all(owners.get(name) == param.name or is_number(name) for name in op.input_arg_names):
             return False

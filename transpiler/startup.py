@@ -11,9 +11,6 @@ from refluid.transpiler.copying import copy_operator
 from refluid.transpiler.dataflow import Flow, writes
 from refluid.transpiler.exchange import Exchange
 
-# Ops that fill a variable of any shape alike: a slice is filled by itself.
-_FILLING = frozenset({"fill_constant", "gaussian_random", "truncated_gaussian_random", "uniform_random"})
-
 
 @dataclass(frozen=True)
 class TrainerStartup:
@@ -118,4 +115,4 @@ class ServerStartup:
 
 
 def _fills_any_shape(op: Operator) -> bool:
-    return op.type in _FILLING and not op.input_arg_names and not op.attrs.get("diag_num")
+    return op.definition.slices == "fill" and not op.input_arg_names and not op.attrs.get("diag_num")

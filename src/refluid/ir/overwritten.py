@@ -11,22 +11,17 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.vartype import VarType
-
-# Op type -> the slot through which it reads what it overwrites, and the slot that names it.
-_IN_PLACE = {
-    "write_to_array": ("Array", "Out"),
-    "while": ("X", "Out"),
-    "conditional_block": ("Input", "Out"),
-}
+from refluid.ops.core.registry import is_known, lookup
 
 
 def connect_overwritten(program: Program) -> None:
     """Adds to each op that changes variables in place those that may have a value before."""
     for block in program.blocks:
         for op in block.ops:
-            if op.type not in _IN_PLACE:
+            overwrites = lookup(op.type).overwrites if is_known(op.type) else None
+            if overwrites is None:
                 continue
-            slot, written = _IN_PLACE[op.type]
+            slot, written = overwrites
             inner = next(iter(op.sub_blocks()), None)
             read = op.input_arg_names
             kept = [

@@ -20,15 +20,8 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from refluid.errors import OpError, OutOfRangeError
 from refluid.ir.operator import Operator
-from refluid.ir.vartype import as_numpy
 from refluid.ops.core.checks import Check, RangeCheck, Requirement
 from refluid.ops.core.values import plain
-
-# Ops that only move values around: a check on their output is a check on their input. So is a cast between integers.
-_MOVES = frozenset(
-    """assign concat flatten flatten2 reshape reshape2 squeeze squeeze2 stack transpose transpose2
-    unsqueeze unsqueeze2""".split()
-)
 
 
 @dataclass
@@ -160,17 +153,10 @@ def _feeds_behind(ops: Sequence[Operator], feeds: frozenset[str]) -> dict[str, t
     sources: dict[str, tuple[str, ...]] = {name: (name,) for name in feeds}
     for op in ops:
         moved = [sources.get(name) for name in op.input_arg_names]
-        known = (op.type in _MOVES or _keeps_integers(op)) and bool(moved) and all(found is not None for found in moved)
+        known = op.definition.keeps_values(op.attrs) and bool(moved) and all(found is not None for found in moved)
         for name in op.output_arg_names:
             if known:
                 sources[name] = tuple(dict.fromkeys(feed for found in moved for feed in found or ()))
             else:
                 sources.pop(name, None)
     return sources
-
-
-def _keeps_integers(op: Operator) -> bool:
-    if op.type != "cast":
-        return False
-    dtypes = [op.attrs.get(name) for name in ("in_dtype", "out_dtype")]
-    return all(dtype is not None and as_numpy(dtype).kind in "iu" for dtype in dtypes)

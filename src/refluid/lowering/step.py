@@ -31,7 +31,6 @@ from refluid.ops.core.values import SelectedRows
 from refluid.scope import Scope
 
 _LARGE_MATRIX = 1 << 19  # elements
-_LOOPS = frozenset(["cudnn_lstm", "gru", "lstm", "lstmp", "recurrent", "while"])  # they multiply in every turn
 
 
 @dataclass(frozen=True)
@@ -337,13 +336,14 @@ class Step:
 
 def _shares_products(ops: Sequence[Operator]) -> bool:
     """Whether smaller matrix products are better shared between cores; see docs/decisions/0004-matrix-products.md."""
-    return not any(op.type in _LOOPS or _multiplies_back_by_large_matrix(op) for op in ops)
+    return not any(op.definition.loops or _multiplies_back_by_large_matrix(op) for op in ops)
 
 
 def _multiplies_back_by_large_matrix(op: Operator) -> bool:
-    if op.type not in ("mul_grad", "matmul_grad"):
+    forward = op.definition.forward
+    if forward is None or forward.matrix is None:
         return False
-    matrix = op.block.find_var_recursive(op.input("Y")[0])
+    matrix = op.block.find_var_recursive(op.input(forward.matrix)[0])
     return matrix is not None and math.prod(matrix.shape) >= _LARGE_MATRIX
 
 

@@ -28,6 +28,7 @@ from refluid.ops.sequence.nested import without_padding
     host="branch",
     lod="aware",
     infer=given_shapes,
+    overwrites="Input:Out",
 )
 def conditional_block(conditions, inputs, *, run_block, sub_block, is_scalar_condition=False):
     """Runs the block if the condition holds; else ``Out`` keeps its values, as far as they are among ``Input``.
@@ -80,6 +81,8 @@ def _branch(mask, count: int):
     host="loop",
     lod="aware",
     infer=given_shapes,
+    loops=True,
+    overwrites="X:Out",
 )
 def while_(x, condition, *, run_block, sub_block, is_test=False):
     """Runs the block as long as the condition, which it writes, holds."""

@@ -23,6 +23,7 @@ def given_shapes(inputs: Described, attrs: dict) -> Described:
     infer=given_shapes,
     lod="aware",
     row_wise=sequences_only_in("parameters"),
+    loops=True,
 )
 def recurrent(inputs, initial_states, parameters, *, run_block, sub_block, ex_states=(), states=(), reverse=False):
     """Runs the block for every row of ``inputs``; its ``states`` of one step are the ``ex_states`` of the next.

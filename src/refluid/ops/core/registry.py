@@ -32,6 +32,7 @@ _SERVICES = frozenset({"key", "host", "run_block"})
 OnHost = (
     bool | Callable[[dict[str, Any], frozenset[str]], bool] | Literal["loop", "branch", "loop_array", "array_sizes"]
 )
+Slicing = Literal["rows", "sum", "norm", "fill"]
 Constant = bool | Literal["of_list"]  # "of_list": if the array X is filled at known positions only
 
 
@@ -71,6 +72,11 @@ class OpDef:
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
     together: Callable[..., list[Any]] | None = None
+    slices: Slicing | None = None
+    moves_values: bool | Callable[[dict[str, Any]], bool] = False
+    overwrites: tuple[str, str] | None = None
+    loops: bool = False
+    matrix: str | None = None
     forward: OpDef | None = None  # set on derived gradient ops only
 
     @property
@@ -89,6 +95,10 @@ class OpDef:
         if callable(self.row_wise):
             return self.row_wise(attrs, arguments)
         return self.row_wise or self.lod == "aware"
+
+    def keeps_values(self, attrs: dict[str, Any]) -> bool:
+        """Whether a requirement on the output values is one on the input values."""
+        return self.moves_values(attrs) if callable(self.moves_values) else self.moves_values
 
     def known_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The attributes the rule understands; the rest only choose kernels in real Fluid."""
@@ -146,6 +156,11 @@ def op(
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
     together: Callable[..., list[Any]] | None = None,
+    slices: Slicing | None = None,
+    moves_values: bool | Callable[[dict[str, Any]], bool] = False,
+    overwrites: str | None = None,
+    loops: bool = False,
+    matrix: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated function as the definition of op ``type``.
 
@@ -179,6 +194,14 @@ def op(
       together: a faster way for operators that have the same attributes and do not depend on each other. Called with a
         list of the positional arguments of each, and the attributes; returns for each what the rule would, or None
         where the rule has to be called. It may update state in place.
+      slices: what the op does on a slice of the rows of a parameter. "rows": what it does to them in the whole; "sum":
+        it gives a part of the sum; "norm": it needs a norm of the whole, for which the transpiler adds up parts;
+        "fill": it fills a variable of any shape alike.
+      moves_values: the outputs hold values of the inputs and no others, or a function of the attributes that tells.
+      overwrites: "Slot:Out" for an op that changes the variables in ``Out`` in place, which real Fluid does not list
+        among its inputs: the slot through which ours reads them.
+      loops: the rule multiplies matrices in every iteration of a loop.
+      matrix: the slot of the matrix that the op multiplies rows by.
     """
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,11 +226,21 @@ def op(
                 row_wise=row_wise,
                 sparse_outputs=sparse_outputs,
                 together=together,
+                slices=slices,
+                moves_values=moves_values,
+                overwrites=None if overwrites is None else _pair(overwrites),
+                loops=loops,
+                matrix=matrix,
             )
         )
         return rule
 
     return register
+
+
+def _pair(text: str) -> tuple[str, str]:
+    slot, written = text.split(":")
+    return slot, written
 
 
 def elementwise_ops(rules: dict[str, Callable[..., Any]], **options: Any) -> None:

@@ -65,6 +65,7 @@ elementwise_ops(
         "tanh_shrink": lambda x: x - jnp.tanh(x),
     },
     row_wise=True,
+    slices="rows",
 )
 
 
@@ -136,7 +137,7 @@ def mish(x, *, threshold=20.0):
     return x * jnp.tanh(jnp.where(jnp.abs(x) > threshold, tail, jax.nn.softplus(x)))
 
 
-@op("pow", inputs="X FactorTensor?", outputs="Out", differentiable="X", row_wise=True)
+@op("pow", inputs="X FactorTensor?", outputs="Out", differentiable="X", row_wise=True, slices="rows")
 def pow(x, factor_tensor=None, *, factor=1.0):
     """x ** factor."""
     exponent = factor if factor_tensor is None else factor_tensor.reshape(())

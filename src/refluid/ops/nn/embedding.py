@@ -85,13 +85,7 @@ def lookup_table_dequant(ids, w, *, padding_idx=_NO_PADDING):
     return smallest + (largest - smallest) / 256 * quantised.astype(w.dtype)
 
 
-@op(
-    "merge_selected_rows",
-    inputs="X",
-    outputs="Out",
-    grad=None,
-    sparse_outputs=lambda attrs: {"Out"},
-)
+@op("merge_selected_rows", inputs="X", outputs="Out", grad=None, sparse_outputs=lambda attrs: {"Out"}, slices="rows")
 def merge_selected_rows(x):
     """Each row once, in order. Places that become free hold no row and zeros: shapes must not depend on values."""
     return x.merged() if isinstance(x, SelectedRows) else x
@@ -103,7 +97,7 @@ def _as_high_as_x(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(x.shape, x.dtype)]}
 
 
-@op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None, infer=_as_high_as_x)
+@op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None, infer=_as_high_as_x, slices="rows")
 def get_tensor_from_selected_rows(x):
     """The values of the rows there are, as a tensor."""
     return x.values if isinstance(x, SelectedRows) else x

@@ -13,7 +13,7 @@ from refluid.ops.optimizer.gradient_descent import norm, shrink
 _KERNEL_FROM = 1 << 14  # elements; below, the kernel is not worth loading
 
 
-@op("adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None)
+@op("adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None, slices="rows")
 def adagrad(param, grad, moment, learning_rate, *, epsilon=1e-6):
     """moment += grad^2; param - learning_rate * grad / (sqrt(moment) + epsilon)."""
     touched = Touched(grad)
@@ -22,7 +22,7 @@ def adagrad(param, grad, moment, learning_rate, *, epsilon=1e-6):
     return touched.add(param, -step), touched.put(moment, new_moment)
 
 
-@op("decayed_adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None)
+@op("decayed_adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None, slices="rows")
 def decayed_adagrad(param, grad, moment, learning_rate, *, decay=0.95, epsilon=1e-6):
     """Adagrad on a moment that forgets: moment = decay * moment + (1 - decay) * grad^2."""
     grad, decay = dense_gradient(grad), single(decay)
@@ -30,7 +30,7 @@ def decayed_adagrad(param, grad, moment, learning_rate, *, decay=0.95, epsilon=1
     return param - like(learning_rate, param) * grad / (jnp.sqrt(moment) + epsilon), moment
 
 
-@op("proximal_adagrad", inputs="Param Moment Grad LearningRate", outputs="ParamOut MomentOut", grad=None)
+@op("proximal_adagrad", inputs="Param Moment Grad LearningRate", outputs="ParamOut MomentOut", grad=None, slices="rows")
 def proximal_adagrad(param, moment, grad, learning_rate, *, l1=0.0, l2=0.0):
     """A step of Adagrad without epsilon, then shrinkage by l1 and l2 at the plain learning rate."""
     grad = dense_gradient(grad)
@@ -67,6 +67,7 @@ def _suits_kernel(param, grad, rate, moment1, moment2, power1, power2, beta1_ten
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     grad=None,
     together=_adam_in_one_pass,
+    slices="rows",
 )
 def adam(
     param,
@@ -110,6 +111,7 @@ def adam(
     inputs="Param Grad LearningRate Moment InfNorm Beta1Pow",
     outputs="ParamOut MomentOut InfNormOut",
     grad=None,
+    slices="rows",
 )
 def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9, beta2=0.999, epsilon=1e-8):
     """Adam with the decayed largest |grad| in place of the second moment."""
@@ -125,6 +127,7 @@ def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9
     inputs="Param Grad AvgSquaredGrad AvgSquaredUpdate",
     outputs="ParamOut AvgSquaredGradOut AvgSquaredUpdateOut",
     grad=None,
+    slices="rows",
 )
 def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-6):
     """Steps in the ratio of the running sizes of updates and gradients; there is no learning rate.
@@ -145,6 +148,7 @@ def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-
     inputs="Param MeanSquare MeanGrad? Grad Moment LearningRate",
     outputs="ParamOut MomentOut MeanSquareOut MeanGradOut",
     grad=None,
+    slices="rows",
 )
 def rmsprop(
     param,
@@ -179,6 +183,7 @@ def rmsprop(
     inputs="Param SquaredAccumulator LinearAccumulator Grad LearningRate",
     outputs="ParamOut SquaredAccumOut LinearAccumOut",
     grad=None,
+    slices="rows",
 )
 def ftrl(param, squared, linear, grad, learning_rate, *, l1=0.0, l2=0.0, lr_power=-0.5):
     """Follow the regularised leader, proximal form: elements whose linear part is within l1 become zero."""

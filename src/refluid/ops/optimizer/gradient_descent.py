@@ -12,13 +12,13 @@ from refluid.ops.core.registry import op
 from refluid.ops.core.touched_rows import add_gradient, dense_gradient, like
 
 
-@op("sgd", inputs="Param Grad LearningRate", outputs="ParamOut", grad=None)
+@op("sgd", inputs="Param Grad LearningRate", outputs="ParamOut", grad=None, slices="rows")
 def sgd(param, grad, learning_rate):
     """param - learning_rate * grad."""
     return add_gradient(param, grad, -like(learning_rate, param))
 
 
-@op("momentum", inputs="Param Grad Velocity LearningRate", outputs="ParamOut VelocityOut", grad=None)
+@op("momentum", inputs="Param Grad Velocity LearningRate", outputs="ParamOut VelocityOut", grad=None, slices="rows")
 def momentum(param, grad, velocity, learning_rate, *, mu=0.9, use_nesterov=False):
     """velocity = mu * velocity + grad; param - learning_rate * velocity, on every row also where grad has few.
 
@@ -43,7 +43,7 @@ def lars_momentum(param, grad, velocity, learning_rate, *, mu=0.9, lars_coeff=0.
     return param - velocity, velocity
 
 
-@op("proximal_gd", inputs="Param Grad LearningRate", outputs="ParamOut", grad=None)
+@op("proximal_gd", inputs="Param Grad LearningRate", outputs="ParamOut", grad=None, slices="rows")
 def proximal_gd(param, grad, learning_rate, *, l1=0.0, l2=0.0):
     """A step of SGD, then shrinkage by l1 and l2."""
     rate = like(learning_rate, param)

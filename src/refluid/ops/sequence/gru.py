@@ -30,6 +30,7 @@ _NUMBERED = ("identity", "sigmoid", "tanh", "relu")
     inputs="Input H0? Weight Bias?",
     outputs="BatchGate? BatchResetHiddenPrev? BatchHidden? Hidden",
     lod="aware",
+    loops=True,
 )
 def gru(
     x,

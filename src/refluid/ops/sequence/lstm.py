@@ -34,6 +34,7 @@ _USUAL_ACTIVATIONS = ("sigmoid", "tanh", "tanh")  # of gates, cell and candidate
     inputs="Input H0? C0? Weight Bias",
     outputs="Hidden Cell BatchGate? BatchCellPreAct?",
     lod="aware",
+    loops=True,
 )
 def lstm(
     x,
@@ -75,6 +76,7 @@ def lstm(
     inputs="Input H0? C0? Weight ProjWeight Bias",
     outputs="Projection Cell BatchGate? BatchCellPreAct? BatchHidden?",
     lod="aware",
+    loops=True,
 )
 def lstmp(
     x,
@@ -170,6 +172,7 @@ def lstm_unit(x, cell, *, forget_bias=0.0):
     inputs="Input InitH InitC W Mask?",
     outputs="Out last_h last_c",
     differentiable="Input InitH InitC W",
+    loops=True,
 )
 def cudnn_lstm(
     x,

@@ -34,6 +34,7 @@ def _like_x(inputs: Described, attrs: dict) -> Described:
     differentiable="X Array",
     lod="aware",
     infer=_like_x,
+    overwrites="Array:Out",
 )
 def write_to_array(x, i, array=None):
     """The array with x at position i; positions left out before it hold zeros."""

@@ -52,6 +52,7 @@ def _infer_fill_constant(inputs: Described, attrs: dict[str, Any]) -> Described:
     grad=None,
     infer=_infer_fill_constant,
     lod=None,
+    slices="fill",
 )
 def fill_constant(value_tensor, shape_tensor, shape_tensors, *, shape=(), dtype=5, value=0.0, str_value=""):
     """A tensor of one number."""
@@ -101,7 +102,7 @@ def fill_constant_batch_size_like(x, *, shape, dtype=5, value=0.0, str_value="",
     return _filled_like_batch(x, _filled(dims, value, str_value, dtype), input_dim_idx, output_dim_idx)
 
 
-@op("fill_zeros_like", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True)
+@op("fill_zeros_like", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True, slices="rows")
 def fill_zeros_like(x):
     """Zeros, as many as x has elements."""
     if isinstance(x, list):  # an array of tensors
@@ -222,13 +223,17 @@ def is_empty(x):
     return jnp.asarray(np.asarray([0 in x.shape]))
 
 
-@op("cast", inputs="X", outputs="Out", row_wise=True)
+def _between_integers(attrs: dict[str, Any]) -> bool:
+    return all(name in attrs and numpy_dtype(attrs[name]).kind in "iu" for name in ("in_dtype", "out_dtype"))
+
+
+@op("cast", inputs="X", outputs="Out", row_wise=True, slices="rows", moves_values=_between_integers)
 def cast(x, *, out_dtype):
     """x as another dtype."""
     return x.astype(numpy_dtype(out_dtype))
 
 
-@op("assign", inputs="X", outputs="Out", row_wise=True)
+@op("assign", inputs="X", outputs="Out", row_wise=True, slices="rows", moves_values=True)
 def assign(x):
     """x."""
     return x

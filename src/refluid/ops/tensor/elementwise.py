@@ -72,7 +72,7 @@ def _minimum(x, y):
 
 
 def _register(type: str, function: Callable[..., Any], **options: Any) -> None:
-    @op(type, inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, **options)
+    @op(type, inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, slices="rows", **options)
     def rule(x, y, *, axis=-1):
         return function(*aligned(x, y, axis))
 
@@ -89,7 +89,7 @@ _register("elementwise_mod", _mod, grad=None)
 _register("elementwise_floordiv", _divide, grad=None)
 
 
-@op("elementwise_mul", inputs="X Y", outputs="Out", row_wise=broadcast_along_rows)
+@op("elementwise_mul", inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, slices="rows")
 def elementwise_mul(x, y, *, axis=-1):
     """x * y; a SelectedRows x takes a y of one element."""
     if not isinstance(x, SelectedRows):
@@ -107,7 +107,7 @@ def minus(x, y):
     return x - y
 
 
-@op("sum", inputs="X*", outputs="Out", row_wise=True)
+@op("sum", inputs="X*", outputs="Out", row_wise=True, slices="rows")
 def sum_(xs):
     """All inputs added up. Only if all of them are SelectedRows is the result one, each row once, in order.
 
@@ -125,7 +125,7 @@ def sum_(xs):
     return reduce(lambda total, x: total.at[x.rows].add(x.values, mode="drop"), sparse, reduce(jnp.add, dense))
 
 
-@op("scale", inputs="X ScaleTensor?", outputs="Out", differentiable="X", row_wise=True)
+@op("scale", inputs="X ScaleTensor?", outputs="Out", differentiable="X", row_wise=True, slices="rows")
 def scale(x, scale_tensor=None, *, scale=1.0, bias=0.0, bias_after_scale=True):
     """scale * x + bias, or scale * (x + bias); for integers scale and bias are cut to integers first."""
     if isinstance(x, SelectedRows):
@@ -139,7 +139,7 @@ def _scale(x, scale_tensor, scale, bias, bias_after_scale):
     return x * factor + offset if bias_after_scale else (x + offset) * factor
 
 
-@op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X", row_wise=True)
+@op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X", row_wise=True, slices="rows")
 def clip(x, min_tensor=None, max_tensor=None, *, min=0.0, max=0.0):
     """x cut to [min, max]; a SelectedRows is merged first, because clipping does not distribute over adding."""
     low = min if min_tensor is None else min_tensor.reshape(())
@@ -160,7 +160,7 @@ def absolute(x):
     return x * jnp.sign(x)
 
 
-@op("clip_by_norm", inputs="X", outputs="Out", grad=None)
+@op("clip_by_norm", inputs="X", outputs="Out", grad=None, slices="norm")
 def clip_by_norm(x, *, max_norm):
     """x, scaled down to the Euclidean norm max_norm where it is longer."""
     if isinstance(x, SelectedRows):

@@ -50,6 +50,7 @@ def _axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
     static="AxisTensor",
     infer=_infer_concat,
     lod="aware",
+    moves_values=True,
 )
 def concat(xs, axis_tensor, *, axis=0):
     """The xs one after the other along ``axis``; along rows, the sequences of one after those of the other."""
@@ -118,7 +119,7 @@ def _new_axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
     return attrs.get("axis", 0) % (arguments["X"][0].ndim + 1) > 0
 
 
-@op("stack", inputs="X*", outputs="Y", row_wise=_new_axis_is_inner)
+@op("stack", inputs="X*", outputs="Y", row_wise=_new_axis_is_inner, moves_values=True)
 def stack(xs, *, axis=0):
     """The xs along a new axis."""
     return jnp.stack(xs, axis)

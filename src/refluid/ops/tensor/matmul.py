@@ -28,7 +28,7 @@ def _suits_kernel(x, y):
     return y.size < _KERNEL_MATRIX and _KERNEL_FROM <= x.size * y.shape[1] <= _KERNEL_TO
 
 
-@op("mul", inputs="X Y", outputs="Out", row_wise=sequences_only_in("X"))
+@op("mul", inputs="X Y", outputs="Out", row_wise=sequences_only_in("X"), matrix="Y")
 def mul(x, y, *, x_num_col_dims=1, y_num_col_dims=1):
     """The product of x and y as matrices, each made by folding its first ``num_col_dims`` dims and its others."""
     rows, columns = x.shape[:x_num_col_dims], y.shape[y_num_col_dims:]
@@ -47,7 +47,7 @@ def _rows_stay(attrs: dict[str, Any], arguments: Arguments) -> bool:
     return x.ndim == 2 and not attrs.get("transpose_X") and not isinstance(y, Ragged)
 
 
-@op("matmul", inputs="X Y", outputs="Out", row_wise=_rows_stay)
+@op("matmul", inputs="X Y", outputs="Out", row_wise=_rows_stay, matrix="Y")
 def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
     """alpha * x @ y over the last two dims; a 1-D x is a row, a 1-D y a column, before they are transposed."""
     x_is_vector, y_is_vector = x.ndim == 1, y.ndim == 1

@@ -47,6 +47,7 @@ def _infer_drawn(default_dtype: int, keeps_known_dims: bool = False) -> Any:
     static="ShapeTensor ShapeTensorList",
     random=True,
     lod=None,
+    slices="fill",
 )
 def uniform_random(
     shape_tensor=None,
@@ -84,13 +85,14 @@ def _with_diagonal(drawn: Any, diag_num: int, diag_step: int, diag_val: float) -
     static="ShapeTensor ShapeTensorList",
     random=True,
     lod=None,
+    slices="fill",
 )
 def gaussian_random(shape_tensor=None, shape_tensors=(), *, shape=(), mean=0.0, std=1.0, dtype=5, key):
     """Normal with ``mean`` and ``std``."""
     return noise.normal(key, integers(shape, shape_tensor, shape_tensors), numpy_dtype(dtype), mean, std)
 
 
-@op("truncated_gaussian_random", inputs="", outputs="Out", grad=None, random=True, lod=None)
+@op("truncated_gaussian_random", inputs="", outputs="Out", grad=None, random=True, lod=None, slices="fill")
 def truncated_gaussian_random(*, shape=(), mean=0.0, std=1.0, dtype=5, key):
     """Normal, with nothing farther from ``mean`` than two ``std``."""
     return noise.truncated_normal(key, shape, numpy_dtype(dtype), mean, std)

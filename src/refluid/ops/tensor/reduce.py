@@ -128,7 +128,7 @@ def _squeezed(x, axes: Axes):
     return x.reshape(x.shape or (1,))
 
 
-_register("reduce_sum", _sum, 0)
+_register("reduce_sum", _sum, 0, slices="sum")
 _register("reduce_mean", _mean, 0)
 _register("reduce_max", _max, _lowest)
 _register("reduce_min", _min, _highest)
@@ -147,7 +147,7 @@ def mean(x):
     return jnp.mean(x).reshape(1)
 
 
-@op("squared_l2_norm", inputs="X", outputs="Out", lod="aware")
+@op("squared_l2_norm", inputs="X", outputs="Out", lod="aware", slices="sum")
 def squared_l2_norm(x):
     """The sum of all squares."""
     x = x.masked() if isinstance(x, Ragged) else x

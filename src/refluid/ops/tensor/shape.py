@@ -73,6 +73,7 @@ _reshape_keeps_rows = as_many_rows(lambda x, attrs: _target(x, attrs.get("shape"
     static="Shape ShapeTensor",
     infer=_infer_reshape,
     row_wise=_reshape_keeps_rows,
+    moves_values=True,
 )
 def reshape(x, shape_tensor, shape_tensors, *, shape=()):
     """x's elements in another shape; 0 keeps a dim, -1 is worked out."""
@@ -86,6 +87,7 @@ def reshape(x, shape_tensor, shape_tensors, *, shape=()):
     static="Shape ShapeTensor",
     infer=_with_memory(_infer_reshape),
     row_wise=_reshape_keeps_rows,
+    moves_values=True,
 )
 def reshape2(x, shape_tensor, shape_tensors, *, shape=()):
     """As reshape, with x's shape."""
@@ -96,7 +98,7 @@ def _rows_stay_first(attrs: dict[str, Any], arguments: Arguments) -> bool:
     return attrs["axis"][0] % arguments["X"][0].ndim == 0
 
 
-@op("transpose", inputs="X", outputs="Out", lod=None, row_wise=_rows_stay_first)
+@op("transpose", inputs="X", outputs="Out", lod=None, row_wise=_rows_stay_first, moves_values=True)
 def transpose(x, *, axis):
     """x with its dims in the order ``axis``."""
     if sorted(a % x.ndim for a in axis) != list(range(x.ndim)):
@@ -104,7 +106,7 @@ def transpose(x, *, axis):
     return jnp.transpose(x, axis)
 
 
-@op("transpose2", inputs="X", outputs="Out XShape", lod=None, row_wise=_rows_stay_first)
+@op("transpose2", inputs="X", outputs="Out XShape", lod=None, row_wise=_rows_stay_first, moves_values=True)
 def transpose2(x, *, axis):
     """As transpose, with x's shape."""
     return transpose(x, axis=axis), _remembered(x)
@@ -133,7 +135,7 @@ def _infer_squeeze(inputs: Described, attrs: dict[str, Any]) -> Described:
 _squeeze_keeps_rows = as_many_rows(lambda x, attrs: _squeezed(x, attrs.get("axes", ())))
 
 
-@op("squeeze", inputs="X", outputs="Out", infer=_infer_squeeze, row_wise=_squeeze_keeps_rows)
+@op("squeeze", inputs="X", outputs="Out", infer=_infer_squeeze, row_wise=_squeeze_keeps_rows, moves_values=True)
 def squeeze(x, *, axes=()):
     """x without the given dims of size 1, or without all of them."""
     return x.reshape(_squeezed(x.shape, axes))
@@ -145,6 +147,7 @@ def squeeze(x, *, axes=()):
     outputs="Out XShape",
     infer=_with_memory(_infer_squeeze),
     row_wise=_squeeze_keeps_rows,
+    moves_values=True,
 )
 def squeeze2(x, *, axes=()):
     """As squeeze, with x's shape."""
@@ -179,13 +182,13 @@ _UNSQUEEZE: dict[str, Any] = {
 }
 
 
-@op("unsqueeze", outputs="Out", infer=_infer_unsqueeze, **_UNSQUEEZE)
+@op("unsqueeze", outputs="Out", infer=_infer_unsqueeze, **_UNSQUEEZE, moves_values=True)
 def unsqueeze(x, axes_tensor, axes_tensors, *, axes=()):
     """x with new dims of size 1."""
     return x.reshape(_unsqueezed(x.shape, integers(axes, axes_tensor, axes_tensors)))
 
 
-@op("unsqueeze2", outputs="Out XShape", infer=_with_memory(_infer_unsqueeze), **_UNSQUEEZE)
+@op("unsqueeze2", outputs="Out XShape", infer=_with_memory(_infer_unsqueeze), **_UNSQUEEZE, moves_values=True)
 def unsqueeze2(x, axes_tensor, axes_tensors, *, axes=()):
     """As unsqueeze, with x's shape."""
     return unsqueeze(x, axes_tensor, axes_tensors, axes=axes), _remembered(x)
@@ -194,7 +197,7 @@ def unsqueeze2(x, axes_tensor, axes_tensors, *, axes=()):
 _flatten_keeps_rows = as_many_rows(lambda x, attrs: (math.prod(x[: attrs.get("axis", 1)]),))
 
 
-@op("flatten", inputs="X", outputs="Out", row_wise=_flatten_keeps_rows)
+@op("flatten", inputs="X", outputs="Out", row_wise=_flatten_keeps_rows, moves_values=True)
 def flatten(x, *, axis=1):
     """x as a matrix: the dims before ``axis`` are the rows, the others the columns."""
     if not 0 <= axis <= x.ndim:
@@ -202,7 +205,7 @@ def flatten(x, *, axis=1):
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-@op("flatten2", inputs="X", outputs="Out XShape", row_wise=_flatten_keeps_rows)
+@op("flatten2", inputs="X", outputs="Out XShape", row_wise=_flatten_keeps_rows, moves_values=True)
 def flatten2(x, *, axis=1):
     """As flatten, with x's shape."""
     return flatten(x, axis=axis), _remembered(x)
