@@ -79,6 +79,7 @@ def imports_of(path):
 
 @pytest.mark.parametrize("room", MAY_USE)
 def test_a_room_uses_only_the_rooms_below_it(room):
+    assert room in {room_of(module) for module in NAMES}, "there is no such room"
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {target}, of {room_of(target)}"
         for module, path in modules()

@@ -16,6 +16,10 @@ def pods():
     return [(role, i) for role, text in ROLES.items() for i in range(int(re.findall(r"completions: (\d+)", text)[0]))]
 
 
+def test_the_example_has_two_servers_and_four_trainers():
+    assert [role for role, _ in pods()] == ["server"] * 2 + ["trainer"] * 4
+
+
 @pytest.mark.parametrize(("role", "index"), pods())
 def test_a_pod_knows_its_place(monkeypatch, role, index):
     for name in [name for name in os.environ if name.startswith("PADDLE_")]:

@@ -66,13 +66,16 @@ def test_events_come_in_order_and_the_loss_falls(parallel):
 
 
 def test_a_handler_may_do_without_metrics():
+    fetched = []
+
     def handle(event):
         if isinstance(event, fluid.BeginStepEvent):
             event.fetch_metrics = event.step != 1
         if isinstance(event, fluid.EndStepEvent):
-            assert len(event.metrics) == (0 if event.step == 1 else 2)
+            fetched.append(len(event.metrics))
 
     train(make_trainer(), 1, handle)
+    assert fetched == [2, 0, 2, 2]
 
 
 def test_stop_ends_training_after_the_step():
@@ -122,7 +125,8 @@ def test_a_trainer_saves_an_inference_model(tmp_path):
     trainer.save_inference_model(str(tmp_path), ["x"], [1])
     exe = fluid.Executor(fluid.CPUPlace())
     program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path), exe)
-    assert feeds == ["x"] and "square_error_cost" not in [op.type for op in program.global_block().ops]
+    types = [op.type for op in program.global_block().ops]
+    assert feeds == ["x"] and "mul" in types and "square" not in types
     assert exe.run(program, feed={"x": np.ones([3, 2], "float32")}, fetch_list=fetches)[0].shape == (1,)
 
 

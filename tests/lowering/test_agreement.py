@@ -128,4 +128,5 @@ def test_these_many_batches_took_few_compilations():
     run(exact, sequences([8, 8, 8, 0, 0], 0))
     assert padded.compilations <= 2, "the second is for smaller sizes, when enough batches are known"
     assert exact.compilations == 1
+    assert str(exact.buckets) == "no sequences were fed", "an exact run pads nothing"
     assert str(padded.buckets).startswith("x: rows 28, longest 8 ")

@@ -55,9 +55,10 @@ def run(program, batches, on_host=False):
     """What every batch gives, and all parameters at the end."""
     main, startup, fetches = program
     scope, executor = fluid.Scope(), Executor()
-    if on_host:
-        loops = [op.attrs["sub_block"].idx for op in main.global_block().ops if op.type == "while"]
-        executor._eager_loops[main.uid] = frozenset(loops)
+    names = [fetch if isinstance(fetch, str) else fetch.name for fetch in fetches]
+    loops = frozenset(op.attrs["sub_block"].idx for op in main.global_block().ops if op.type == "while" and on_host)
+    assert (Where.HOST in pieces(main, names, loops)) == on_host
+    executor._eager_loops[main.uid] = loops
     with fluid.scope_guard(scope):
         executor.run(startup)
         found = [executor.run(main, feed=feed, fetch_list=fetches, return_numpy=False) for feed in batches]
@@ -77,8 +78,9 @@ def test_compiled_loops_and_loops_on_the_host_agree():
             np.testing.assert_allclose(np.array(mine), np.array(other), rtol=2e-5, atol=1e-6)
 
 
-def pieces(program, fetches):
-    return [piece.where for piece in make_plan(program.global_block(), [str(f) for f in fetches]).pieces]
+def pieces(program, fetches, eager_loops=frozenset()):
+    plan = make_plan(program.global_block(), [str(f) for f in fetches], eager_loops=eager_loops)
+    return [piece.where for piece in plan.pieces]
 
 
 def test_a_dynamic_rnn_is_one_compiled_piece_with_its_gradient():
