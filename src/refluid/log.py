@@ -88,7 +88,7 @@ class _ErrorStream(logging.StreamHandler[TextIO]):
     """Writes to whatever ``sys.stderr`` is by then."""
 
     @property
-    def stream(self) -> TextIO:
+    def stream(self) -> TextIO:  # pyright: ignore[reportIncompatibleVariableOverride] - looked up for every record
         return sys.stderr
 
     @stream.setter

@@ -121,7 +121,7 @@ class Accuracy(MetricBase):
         self.value = 0.0
         self.weight = 0.0
 
-    def update(self, value, weight):
+    def update(self, value, weight):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         """Takes what layers.accuracy gave for a batch, and the batch's weight."""
         _require_numbers(value=value, weight=weight)
         if np.any(np.asarray(weight) < 0):
@@ -144,7 +144,9 @@ class ChunkEvaluator(MetricBase):
         self.num_label_chunks = 0
         self.num_correct_chunks = 0
 
-    def update(self, num_infer_chunks, num_label_chunks, num_correct_chunks):
+    def update(  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
+        self, num_infer_chunks, num_label_chunks, num_correct_chunks
+    ):
         """Takes the counts of a batch."""
         _require_numbers(
             num_infer_chunks=num_infer_chunks,
@@ -172,7 +174,7 @@ class EditDistance(MetricBase):
         self.seq_num = 0
         self.instance_error = 0
 
-    def update(self, distances, seq_num):
+    def update(self, distances, seq_num):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         """Takes what layers.edit_distance gave for a batch: a distance for each sequence, and their number."""
         _require_arrays(distances=distances)
         _require_numbers(seq_num=seq_num)

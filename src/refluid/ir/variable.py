@@ -50,6 +50,20 @@ class Variable:
         self.belong_to_optimizer = belong_to_optimizer
         self.op: Any = None  # the last operator that writes this variable
 
+    if TYPE_CHECKING:  # `paddle.fluid` adds these operators when it is imported
+
+        def _operate(self, other: Variable | float) -> Variable: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operate
+        __pow__ = __rpow__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _operate
+        __lt__ = __le__ = __gt__ = __ge__ = _operate
+
+        def __neg__(self) -> Variable: ...
+
+        def __getitem__(self, item: Any) -> Variable: ...
+
+        def astype(self, dtype: Any) -> Variable: ...
+
     @property
     def type(self) -> VarType:
         return self._type

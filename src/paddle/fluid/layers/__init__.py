@@ -9,7 +9,7 @@ _MODULES = [importlib.import_module(found.name) for found in pkgutil.walk_packag
 for _module in _MODULES:
     globals().update({name: getattr(_module, name) for name in getattr(_module, "__all__", ())})
 
-__all__ = sorted({name for module in _MODULES for name in getattr(module, "__all__", ())})
+__all__ = sorted({name for module in _MODULES for name in getattr(module, "__all__", ())})  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __dir__() -> list[str]:

@@ -62,7 +62,7 @@ _ATTRIBUTES: dict[str, dict[str, Any]] = {
 }
 
 __all__ = ["maxout", "pow", "prelu", "softshrink", "swish"]
-__all__ += list(_ATTRIBUTES)
+__all__ += list(_ATTRIBUTES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def _layer(type: str, attributes: dict[str, Any]) -> Callable[..., Variable]:

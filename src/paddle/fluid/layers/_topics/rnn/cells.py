@@ -90,7 +90,7 @@ class GRUCell(RNNCell):
         self.hidden_size = hidden_size
         self.gru_unit = BasicGRUUnit(name, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
 
-    def call(self, inputs, states):
+    def call(self, inputs, states):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         """The next state, twice."""
         hidden = self.gru_unit(inputs, states)
         return hidden, hidden
@@ -125,7 +125,7 @@ class LSTMCell(RNNCell):
             name, hidden_size, param_attr, bias_attr, gate_activation, activation, forget_bias, dtype
         )
 
-    def call(self, inputs, states):
+    def call(self, inputs, states):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         """The next hidden state, and both next states."""
         hidden, cell = self.lstm_unit(inputs, *states)
         return hidden, [hidden, cell]

@@ -73,7 +73,7 @@ class BeamSearchDecoder(Decoder):
         x = layers.unsqueeze(x, [1])
         return layers.expand(x, [1, self.beam_size, *[1] * (len(x.shape) - 2)])
 
-    def initialize(self, initial_cell_states):
+    def initialize(self, initial_cell_states):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         """The start of the search: one sentence for each row, of which all but one cannot win."""
         state = flatten(initial_cell_states)[0]
         self.batch_size = layers.shape(state)[0]

@@ -25,7 +25,7 @@ _TESTS = {
 }
 
 __all__ = ["less_than", "logical_not"]
-__all__ += list(_COMPARISONS | _LOGIC | _TESTS)
+__all__ += list(_COMPARISONS | _LOGIC | _TESTS)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def less_than(x, y, force_cpu=None, cond=None):

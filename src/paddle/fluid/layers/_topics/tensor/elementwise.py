@@ -20,7 +20,7 @@ _MEANINGS = {
     "elementwise_floordiv": "x // y",
 }
 
-__all__ = list(_MEANINGS)
+__all__ = list(_MEANINGS)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def _layer(type: str, meaning: str) -> Callable[..., Variable]:

@@ -19,7 +19,7 @@ _MEANINGS = {
 }
 
 __all__ = ["cumsum", "l2_normalize", "mean"]
-__all__ += list(_MEANINGS)
+__all__ += list(_MEANINGS)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def _layer(type: str, meaning: str) -> Callable[..., Variable]:

@@ -217,7 +217,7 @@ class TranspilerOptimizer(DistributedOptimizer):
         """Appends the operators of the updates."""
         return self._optimizer.apply_gradients(params_grads)
 
-    def minimize(
+    def minimize(  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         self,
         loss: Any,
         scopes: Any = None,
