@@ -135,12 +135,12 @@ def test_init_on_cpu_marks_constants():
     ("make", "error", "words"),
     [
         (lambda: Uniform(2.0, 1.0), ValueError, "high must not be less than low"),
-        (lambda: Uniform(diag_num=3), ValueError, "diag_num and diag_step go together"),
+        (lambda: Uniform(diag_num=3), ValueError, "diag_num and diag_step must both"),
         (lambda: Constant(None), ValueError, "value must be a number"),
         (lambda: Normal(seed=None), ValueError, "seed must be an integer"),
-        (lambda: NumpyArrayInitializer([1, 2]), TypeError, "takes a NumPy array"),
+        (lambda: NumpyArrayInitializer([1, 2]), TypeError, "expects a NumPy array"),
         (lambda: initialized([2], Normal(), "int64"), TypeError, "floating-point"),
-        (lambda: initialized([2, 2, 3, 2], Bilinear()), ValueError, "the last two equal"),
+        (lambda: initialized([2, 2, 3, 2], Bilinear()), ValueError, "with equal height and width"),
         (lambda: initialized([2], NumpyArrayInitializer(np.zeros(2)), "float64"), TypeError, "has dtype FP64"),
     ],
 )

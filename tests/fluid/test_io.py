@@ -197,7 +197,7 @@ def test_inference_models_explain_what_is_wrong(model, tmp_path):
     executor, predicted, _ = model
     with pytest.raises(ValueError, match="the program has no variable z"):
         fluid.io.save_inference_model(str(tmp_path), ["z"], [predicted], executor)
-    with pytest.raises(ValueError, match="target_vars must be a list of variables"):
+    with pytest.raises(ValueError, match="target_vars must be a non-empty list of variables"):
         fluid.io.save_inference_model(str(tmp_path), ["x"], [], executor)
     with pytest.raises(ValueError, match="there is no folder .*absent"):
         fluid.io.load_inference_model(str(tmp_path / "absent"), executor)

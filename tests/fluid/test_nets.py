@@ -19,9 +19,9 @@ def data(*shape):
     ("shapes", "heads", "words"),
     [
         ([(2, 3), (2, 5, 4), (2, 5, 6)], 1, "three dims"),
-        ([(2, 3, 8), (2, 5, 4), (2, 5, 6)], 1, "queries and keys must have the same size, not 8 and 4"),
-        ([(2, 3, 4), (2, 5, 4), (2, 7, 6)], 1, "keys and values must have the same length, not 5 and 7"),
-        ([(2, 3, 4), (2, 5, 4), (2, 5, 6)], 4, "the size of values, 6, cannot be divided among 4 heads"),
+        ([(2, 3, 8), (2, 5, 4), (2, 5, 6)], 1, "queries and keys must have the same size, got 8 and 4"),
+        ([(2, 3, 4), (2, 5, 4), (2, 7, 6)], 1, "keys and values must have the same length, got 5 and 7"),
+        ([(2, 3, 4), (2, 5, 4), (2, 5, 6)], 4, "the size of values, 6, is not divisible by 4 heads"),
     ],
 )
 def test_attention_checks_its_inputs(shapes, heads, words):
@@ -43,7 +43,7 @@ def test_evaluators_say_which_layer_they_miss(monkeypatch):
         "detection_map": lambda: fluid.metrics.DetectionMAP(None, None, None),
     }.items():
         monkeypatch.delattr(fluid.layers, name, raising=False)
-        with pytest.raises(NotImplementedError, match=rf"needs layers\.{name}, which refluid does not have yet"):
+        with pytest.raises(NotImplementedError, match=rf"requires layers\.{name}, which refluid does not support yet"):
             build()
 
 

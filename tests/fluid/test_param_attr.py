@@ -18,7 +18,7 @@ def test_every_kind_of_description_becomes_an_attribute():
     assert isinstance(ParamAttr._to_attr(True), ParamAttr)
     assert ParamAttr._to_attr(False) is False
     assert [attr and attr.name for attr in ParamAttr._to_attr(["a", False, ("b",)])[:2]] == ["a", False]
-    with pytest.raises(TypeError, match="not by int"):
+    with pytest.raises(TypeError, match="got int"):
         ParamAttr._to_attr(3)
 
 

@@ -91,10 +91,10 @@ def test_an_event_costs_next_to_nothing_while_nothing_records():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: profiler.start_profiler("TPU"), "state of the profiler must be one of 'CPU', 'GPU', 'All', not 'TPU'"),
-        (lambda: profiler.start_profiler("CPU", tracer_option="All"), "tracer_option of the profiler"),
-        (lambda: profiler.stop_profiler(sorted_key="name"), "sorted_key of the profiler"),
-        (lambda: profiler.cuda_profiler("out", output_mode="xml").__enter__(), "output_mode of the profiler"),
+        (lambda: profiler.start_profiler("TPU"), "state must be one of 'CPU', 'GPU', 'All', not 'TPU'"),
+        (lambda: profiler.start_profiler("CPU", tracer_option="All"), "profiler: tracer_option must be"),
+        (lambda: profiler.stop_profiler(sorted_key="name"), "profiler: sorted_key must be"),
+        (lambda: profiler.cuda_profiler("out", output_mode="xml").__enter__(), "profiler: output_mode must be"),
     ],
 )
 def test_wrong_words_are_refused(call, words):

@@ -139,7 +139,7 @@ def test_a_missing_param_path_is_told():
     "wrong", [{"max_num_checkpoints": 0}, {"epoch_interval": 0}, {"step_interval": -1}, {"step_interval": 1.5}]
 )
 def test_a_checkpoint_config_checks_its_numbers(wrong):
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be 1 or more"):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be at least 1"):
         fluid.CheckpointConfig(**wrong)
 
 

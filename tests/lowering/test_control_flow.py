@@ -296,5 +296,5 @@ def test_a_body_that_forgets_its_memory_is_told():
 
 
 def test_the_condition_of_a_loop_is_one_boolean():
-    with pytest.raises(TypeError, match="one boolean"):
+    with pytest.raises(TypeError, match="single boolean"):
         layers.While(layers.fill_constant([1], "float32", 1.0))

@@ -1,4 +1,4 @@
-"""Clipping: of gradients before the optimizer reads them, and of errors while they flow back."""
+"""Clipping of gradients before the optimizer reads them, and of errors during backpropagation."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = [
     "set_gradient_clip",
 ]
 
-# Parameters with their gradients, None where there is none.
+# Parameters with their gradients, which may be None.
 Pairs = Sequence[tuple[Any, Any]]
 
 
 class BaseErrorClipAttr:
-    """What a variable's ``error_clip`` must be."""
+    """Base class of a variable's ``error_clip``."""
 
     def _append_clip_op(self, block: Any, grad_name: str) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say how it clips")
+        raise NotImplementedError(f"{type(self).__name__} must implement clipping")
 
 
 class ErrorClipByValue(BaseErrorClipAttr):
-    """Clips the gradient of a hidden variable to [min, max] as soon as it is computed; min is -max by default."""
+    """Clips the gradient of an intermediate variable to [min, max] when it is computed; min defaults to -max."""
 
     def __init__(self, max: float, min: float | None = None):
         self.max, self.min = _bounds(max, min)
@@ -44,7 +44,7 @@ class ErrorClipByValue(BaseErrorClipAttr):
 
 
 def error_clip_callback(block: Any, context: dict[str, str]) -> None:
-    """Appends the clips that variables ask for; ``context`` maps the last op's gradients to those variables."""
+    """Appends the error clips of variables; ``context`` maps the last op's gradients to their variables."""
     for name in block.ops[-1].output_arg_names:
         variable = block.find_var_recursive(context[name]) if name in context else None
         error_clip = getattr(variable, "error_clip", None)
@@ -56,15 +56,15 @@ def error_clip_callback(block: Any, context: dict[str, str]) -> None:
 
 
 class GradientClipBase:
-    """A way of clipping gradients. ``need_clip(param)`` says whether a parameter's gradient is clipped at all."""
+    """A gradient clipping strategy. ``need_clip(param)`` decides whether a parameter's gradient is clipped."""
 
     def __init__(self, need_clip: Callable[[Variable], bool] | None = None):
         if need_clip is not None and not callable(need_clip):
-            raise TypeError("need_clip must be a function from a parameter to True or False")
+            raise TypeError("need_clip must be a function from a parameter to a bool")
         self._need_clip_func = need_clip
 
     def __call__(self, params_grads: Pairs) -> Pairs:
-        """Appends the clipping of all these gradients and returns the new pairs."""
+        """Appends ops that clip the gradients and returns the new pairs."""
         with name_scope("gradient_clip"):
             return _clipped(params_grads, lambda param: self if self._wants(param) else None)
 
@@ -72,20 +72,20 @@ class GradientClipBase:
         return self._need_clip_func is None or self._need_clip_func(param)
 
     def _begin(self, shared: dict[Any, Any]) -> None:
-        """Appends the constants it needs, once."""
+        """Appends shared constants, once."""
 
     def _prepare(self, shared: dict[Any, Any], grad: Variable) -> None:
-        """Appends what must be known of ``grad`` before any gradient of the program is clipped."""
+        """Appends ops that must run on ``grad`` before any gradient of the program is clipped."""
 
     def _combine(self, shared: dict[Any, Any]) -> None:
-        """Appends what all prepared gradients have in common, once."""
+        """Appends ops that combine all prepared gradients, once."""
 
     def _apply(self, shared: dict[Any, Any], grad: Variable) -> Variable:
-        raise NotImplementedError(f"{type(self).__name__} does not say how it clips")
+        raise NotImplementedError(f"{type(self).__name__} must implement clipping")
 
 
 class GradientClipByValue(GradientClipBase):
-    """Clips each element of a gradient to [min, max]; min is -max by default."""
+    """Clips each element of a gradient to [min, max]; min defaults to -max."""
 
     def __init__(self, max: float, min: float | None = None, need_clip: Callable[[Variable], bool] | None = None):
         super().__init__(need_clip)
@@ -99,7 +99,7 @@ class GradientClipByValue(GradientClipBase):
 
 
 class GradientClipByNorm(GradientClipBase):
-    """Shortens each gradient to length ``clip_norm`` where it is longer."""
+    """Scales each gradient down to norm ``clip_norm`` if it is longer."""
 
     def __init__(self, clip_norm: float, need_clip: Callable[[Variable], bool] | None = None):
         super().__init__(need_clip)
@@ -113,7 +113,7 @@ class GradientClipByNorm(GradientClipBase):
 
 
 class GradientClipByGlobalNorm(GradientClipBase):
-    """Scales all gradients of a group by one factor, so that together they are not longer than ``clip_norm``."""
+    """Scales all gradients of a group by one factor, so that their global norm is at most ``clip_norm``."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ class GradientClipByGlobalNorm(GradientClipBase):
         group = shared.setdefault(self.group_name, {"clip_norm": self.clip_norm, "squares": []})
         if group["clip_norm"] != self.clip_norm:
             raise ValueError(
-                f"gradient clip group {self.group_name!r} has clip_norm {group['clip_norm']} and {self.clip_norm};"
-                " a group has one"
+                f"gradient clip group {self.group_name!r} has conflicting values of clip_norm:"
+                f" {group['clip_norm']} and {self.clip_norm}"
             )
         return group
 
@@ -167,12 +167,12 @@ ClipByGlobalNorm = GradientClipByGlobalNorm
 
 
 def set_gradient_clip(clip: GradientClipBase, param_list: Sequence[Any] | None = None, program: Any = None) -> None:
-    """Has the gradients of these parameters (all, by default) clipped by optimizers that come without a clip.
+    """Sets how optimizers without a clip of their own clip the gradients of these parameters (all, by default).
 
     Args:
-      clip: how to clip.
+      clip: the clipping strategy.
       param_list: parameters or their names.
-      program: where they are; the default main program unless given.
+      program: the program that holds them; defaults to the default main program.
     """
     if not isinstance(clip, GradientClipBase):
         raise TypeError(f"clip must be a GradientClipByValue, ByNorm or ByGlobalNorm, not {clip!r}")
@@ -185,14 +185,16 @@ def set_gradient_clip(clip: GradientClipBase, param_list: Sequence[Any] | None =
 
 
 def append_gradient_clip_ops(params_grads: Pairs) -> Pairs:
-    """Clips each gradient as its parameter asks, through `set_gradient_clip` or ``ParamAttr(gradient_clip=)``."""
+    """Clips each gradient as set for its parameter by `set_gradient_clip` or ``ParamAttr(gradient_clip=)``."""
     clips = {param.name: getattr(param, "gradient_clip_attr", None) for param, _ in params_grads}
     for name, clip in clips.items():
         if clip is not None and not isinstance(clip, GradientClipBase):
-            raise TypeError(f"gradient_clip of {name} must be a GradientClipByValue or a like clip, not {clip!r}")
+            raise TypeError(
+                f"gradient_clip of {name} must be a GradientClipByValue, ByNorm or ByGlobalNorm, not {clip!r}"
+            )
     if not any(clips.values()):
         return params_grads
-    # Transpilers know the ops that stay on trainers by "@CLIP".
+    # Transpilers recognize the ops that stay on trainers by "@CLIP".
     with name_scope("gradient_clip_@CLIP"):
         return _clipped(params_grads, lambda param: clips[param.name], begin_first=True)
 
@@ -202,7 +204,7 @@ def _clipped(
 ) -> Pairs:
     """Prepares every gradient, combines, then clips every gradient, in Fluid's order of ops.
 
-    Fluid has its constants first where parameters ask for clipping, and last where the optimizer does.
+    Fluid puts its constants first for clips set on parameters, and last for the optimizer's clip.
     """
     shared: dict[Any, Any] = {}
     chosen = [(param, grad, clip_of(param) if grad is not None else None) for param, grad in params_grads]
@@ -230,7 +232,7 @@ def _clipped(
 
 
 def _name_clipped_gradients(ops: Sequence[Any], pairs: Pairs) -> None:
-    """The ops of a parameter's clipping name the gradient they end in, which is the one its optimizer reads."""
+    """Marks the clipping ops of a parameter with the final gradient, which is the one its optimizer reads."""
     clipped = {param.name: grad.name for param, grad in pairs if grad is not None}
     for op in ops:
         name = next(iter(op.attrs.get(OP_ROLE_VAR, ())), None)

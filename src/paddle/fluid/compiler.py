@@ -1,4 +1,4 @@
-"""CompiledProgram and its strategies. Programs are always compiled by XLA; these carry what a script asked for."""
+"""CompiledProgram and its strategies. XLA always compiles programs; these classes carry the script's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 
 
 class _Options:
-    """Named options with defaults; a misspelt one is an error."""
+    """Named options with defaults; an unknown name is an error."""
 
     _defaults: dict[str, Any] = {}
 
@@ -28,7 +28,7 @@ class _Options:
 
 
 class ExecutionStrategy(_Options):
-    """How many threads to use, and when to drop temporaries; XLA decides both, so these are only kept."""
+    """Thread counts and lifetimes of temporaries; XLA decides both, so these options have no effect."""
 
     _defaults = {
         "allow_op_delay": False,
@@ -43,16 +43,16 @@ class ExecutionStrategy(_Options):
 
 
 class BuildStrategy(_Options):
-    """Fusions, memory reuse and gradient reduction; XLA fuses and reuses by itself, so most are only kept."""
+    """Fusions, memory reuse and gradient reduction; XLA does the first two itself, so most options have no effect."""
 
     class ReduceStrategy(IntEnum):
-        """How gradients of several devices meet."""
+        """How gradients are reduced across devices."""
 
         AllReduce = 0
         Reduce = 1
 
     class GradientScaleStrategy(IntEnum):
-        """What the loss's gradient starts with on each device."""
+        """The initial value of the loss gradient on each device."""
 
         CoeffNumDevice = 0
         One = 1
@@ -87,11 +87,11 @@ class BuildStrategy(_Options):
 
 
 class CompiledProgram:
-    """A program to be run by an executor, with the strategies a script chose for it."""
+    """A program with the strategies chosen for running it."""
 
     def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None):
         if not isinstance(program_or_graph, Program):
-            raise TypeError(f"CompiledProgram takes a Program, not {type(program_or_graph).__name__}")
+            raise TypeError(f"CompiledProgram expects a Program, not {type(program_or_graph).__name__}")
         self._program = program_or_graph
         self._build_strategy = build_strategy
         self._exec_strategy: ExecutionStrategy | None = None
@@ -107,9 +107,9 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Sequence[Any] | None = None,
     ) -> CompiledProgram:
-        """Asks for one replica per device; the executor splits the batch over them."""
+        """Requests one replica per device; the executor splits the batch over them."""
         if self._is_data_parallel:
-            raise RuntimeError("with_data_parallel was called on this program before")
+            raise RuntimeError("with_data_parallel has already been called on this program")
         self._is_data_parallel = True
         self._loss_name, self._places = loss_name, places
         self._build_strategy = build_strategy or self._build_strategy
@@ -117,7 +117,7 @@ class CompiledProgram:
         return self
 
     def with_inference_optimize(self, config: Any) -> CompiledProgram:
-        """XLA optimises inference programs as it does all others."""
+        """Returns itself: XLA optimizes inference programs like all others."""
         return self
 
     @property
@@ -125,12 +125,12 @@ class CompiledProgram:
         return self._program
 
     def _single_device_program(self) -> Program:
-        """The program the executor runs; several devices come with collective mode."""
+        """Returns the program the executor runs; several devices require collective mode."""
         devices = self._device_count()
         if devices > 1:
             raise NotImplementedError(
-                f"data parallelism over {devices} devices needs collective mode, which refluid does not have yet; "
-                "set CPU_NUM=1, or pass one place"
+                f"data parallelism over {devices} devices requires collective mode, which is not supported yet; "
+                "set CPU_NUM=1 or pass a single place"
             )
         return self._program
 

@@ -1,4 +1,4 @@
-"""Names scripts reach for in Fluid's C++ core: places, scopes, tensors, enumerations, errors."""
+"""Names from Fluid's C++ core that scripts use: places, scopes, tensors, enumerations, errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _Scope = Scope
 
 
 class VarDesc:
-    """Holds the enumeration of variable types, as in ``core.VarDesc.VarType.FP32``."""
+    """Namespace of the variable types, as in ``core.VarDesc.VarType.FP32``."""
 
     VarType = VarType
 
@@ -69,15 +69,15 @@ get_cuda_device_count = cuda_device_count
 
 
 def op_support_gpu(op_type: str) -> bool:
-    """Every op refluid has runs on GPUs too."""
+    """Returns True: every op runs on GPUs too."""
     return is_known(op_type)
 
 
 def is_float16_supported(place: object) -> bool:
-    """Whether half precision is fast at a place."""
+    """Returns whether half precision is fast on a place."""
     return isinstance(place, CUDAPlace)
 
 
 def is_compiled_with_brpc() -> bool:
-    """refluid's servers speak gRPC."""
+    """Returns False: refluid's servers use gRPC."""
     return False

@@ -1,4 +1,4 @@
-"""Fluid 1.6's data variable: it has exactly the shape that is written, and feeds are checked against it."""
+"""Fluid 1.6's data variable, which has exactly the declared shape; feeds are checked against it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["data"]
 
 
 def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
-    """A variable that is fed; None, or -1, stands for a dim of any size."""
+    """Creates a variable to feed; None or -1 is a dim of any size."""
     check_type(name, "name", (str, bytes), "data")
     check_type(shape, "shape", (list, tuple), "data")
     return LayerHelper("data", name=name).create_global_variable(

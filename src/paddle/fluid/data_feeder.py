@@ -1,4 +1,4 @@
-"""From samples as readers give them to what Executor.run is fed; checks of types and dtypes."""
+"""Conversion of samples to feeds for Executor.run, and type checks for layer arguments."""
 
 import itertools
 import os
@@ -19,9 +19,9 @@ class DataFeeder:
     """Converts batches of samples to feeds.
 
     Args:
-      feed_list: the variables to feed, or their names, in the order of a sample's fields.
-      place: where training runs; with a GPU, feed_parallel counts GPUs.
-      program: where names are looked up; by default the default main program.
+      feed_list: the variables to feed or their names, in the order of a sample's fields.
+      place: where training runs; for a GPU place, feed_parallel counts GPUs.
+      program: where names are looked up; defaults to the default main program.
     """
 
     def __init__(self, feed_list, place, program=None):
@@ -37,10 +37,10 @@ class DataFeeder:
         self.feed_lod_level = [slot.lod_level for slot in self._slots]
 
     def feed(self, iterable):
-        """The feed of one batch: variable name -> tensor.
+        """Returns the feed of one batch: variable name -> tensor.
 
         Args:
-          iterable: samples, each with one field for each variable.
+          iterable: samples, each with one field per variable.
         """
         samples = list(iterable)
         for count in set(map(len, samples)) - {len(self._slots)}:
@@ -50,23 +50,25 @@ class DataFeeder:
         return {slot.name: slot.tensor(column) for slot, column in zip(self._slots, columns, strict=False)}
 
     def feed_parallel(self, iterable, num_places=None):
-        """The feeds of several batches, one for each device.
+        """Returns the feeds of several batches, one per device.
 
         Args:
-          iterable: as many batches as there are devices.
-          num_places: the number of devices; by default all GPUs, or as CPU_NUM says.
+          iterable: as many batches as devices.
+          num_places: the number of devices; defaults to all GPUs, or to CPU_NUM.
         """
         batches, count = list(iterable), self._number_of_places(num_places)
         if len(batches) != count:
-            raise ValueError(f"feed_parallel takes one batch for each device: {len(batches)} batches, {count} devices")
+            raise ValueError(
+                f"feed_parallel expects one batch per device: got {len(batches)} batches for {count} devices"
+            )
         for batch in batches:
             yield self.feed(batch)
 
     def decorate_reader(self, reader, multi_devices, num_places=None, drop_last=True):
-        """Makes a reader of feeds; with ``multi_devices`` of lists of feeds, one for each device.
+        """Returns a reader of feeds or, with ``multi_devices``, of lists with one feed per device.
 
         Args:
-          drop_last: leave out batches at the end that do not reach all devices; without it they are an error.
+          drop_last: drop the last batches if there are fewer than devices; otherwise they are an error.
         """
 
         def single():
@@ -79,7 +81,7 @@ class DataFeeder:
                     yield list(self.feed_parallel(group, count))
                 elif not drop_last:
                     raise ValueError(
-                        f"{len(group)} batches are left for {count} devices; only drop_last=True can handle that"
+                        f"{len(group)} batches are left over for {count} devices; pass drop_last=True to drop them"
                     )
 
         return parallel if multi_devices else single
@@ -96,12 +98,12 @@ def _slot(variable, program):
     if isinstance(variable, str):
         variable = program.block(0).var(variable)
     if not isinstance(variable, Variable):
-        raise TypeError(f"feed_list holds variables or their names, not {type(variable).__name__}")
+        raise TypeError(f"feed_list must hold variables or their names, not {type(variable).__name__}")
     return Slot(variable.name, variable.shape, as_numpy(variable.dtype), variable.lod_level)
 
 
 def convert_dtype(dtype):
-    """The name of a dtype given as a Fluid dtype, a NumPy dtype or type, or a name."""
+    """Returns the name of a dtype given as a Fluid dtype, a NumPy dtype or type, or a name."""
     if isinstance(dtype, VarType) and dtype in (*range(7), VarType.UINT8, VarType.INT8, VarType.BF16):
         return as_numpy(dtype).name
     if isinstance(dtype, type) and issubclass(dtype, np.generic):
@@ -110,7 +112,7 @@ def convert_dtype(dtype):
         dtype = dtype.name
     if isinstance(dtype, str) and dtype in _DTYPES:
         return dtype
-    raise ValueError(f"{dtype!r} is not a dtype of Fluid; they are {', '.join(_DTYPES)}")
+    raise ValueError(f"{dtype!r} is not a Fluid dtype; expected one of {', '.join(_DTYPES)}")
 
 
 def check_variable_and_dtype(input, input_name, expected_dtype, op_name, extra_message=""):
@@ -120,14 +122,14 @@ def check_variable_and_dtype(input, input_name, expected_dtype, op_name, extra_m
 
 
 def check_type(input, input_name, expected_type, op_name, extra_message=""):
-    """Raises TypeError unless ``input`` is of a type that is expected."""
+    """Raises TypeError unless ``input`` is an instance of ``expected_type``."""
     if not isinstance(input, expected_type):
         types = expected_type if isinstance(expected_type, tuple) else (expected_type,)
         _refuse(op_name, input_name, [expected.__name__ for expected in types], type(input).__name__, extra_message)
 
 
 def check_dtype(input_dtype, input_name, expected_dtype, op_name, extra_message=""):
-    """Raises TypeError unless the dtype is one of those expected."""
+    """Raises TypeError unless the dtype is one of ``expected_dtype``."""
     dtype = convert_dtype(input_dtype)
     expected = [expected_dtype] if isinstance(expected_dtype, str) else list(expected_dtype)
     if dtype not in expected:

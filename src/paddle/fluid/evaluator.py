@@ -1,4 +1,4 @@
-"""The older metrics, which count inside the program. `paddle.fluid.metrics` is the simpler choice."""
+"""The older metrics, computed by ops of the program. `paddle.fluid.metrics` is simpler."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ __all__ = ["ChunkEvaluator", "DetectionMAP", "EditDistance"]
 
 
 class Evaluator:
-    """Counts over batches in persistable variables. Call `reset` before the first batch of every pass."""
+    """Accumulates counts in persistable variables. Call `reset` before the first batch of every pass."""
 
     def __init__(self, name, **kwargs):
         self.states = []
@@ -20,7 +20,7 @@ class Evaluator:
         self.helper = LayerHelper(name, **kwargs)
 
     def reset(self, executor, reset_program=None):
-        """Sets the counts to zero, by running a small program."""
+        """Resets the counts to zero by running a small program."""
         reset_program = Program() if reset_program is None else reset_program
         with program_guard(main_program=reset_program):
             for state in self.states:
@@ -29,8 +29,8 @@ class Evaluator:
         executor.run(reset_program)
 
     def eval(self, executor, eval_program=None):
-        """The figures over all batches since the last reset."""
-        raise NotImplementedError(f"{type(self).__name__} does not define eval")
+        """Returns the metrics over all batches since the last reset."""
+        raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
     def _create_state(self, suffix, dtype, shape):
         name = f"{unique_name.generate(self.helper.name)}_{suffix}"
@@ -50,7 +50,7 @@ class Evaluator:
 
 
 class ChunkEvaluator(Evaluator):
-    """Precision, recall and F1 of the chunks that a sequence tagger finds."""
+    """Precision, recall and F1 of the chunks found by a sequence tagger."""
 
     def __init__(self, input, label, chunk_scheme, num_chunk_types, excluded_chunk_types=None):
         chunk_eval = _layer("chunk_eval", "ChunkEvaluator")
@@ -69,7 +69,7 @@ class ChunkEvaluator(Evaluator):
         self._add_up(self.states, [infer, labelled, correct])
 
     def eval(self, executor, eval_program=None):
-        """Precision, recall, F1."""
+        """Returns precision, recall and F1."""
         infer, labelled, correct = self._fetch_states(executor, eval_program)
         precision = correct / infer if infer else 0.0
         recall = correct / labelled if labelled else 0.0
@@ -78,7 +78,7 @@ class ChunkEvaluator(Evaluator):
 
 
 class EditDistance(Evaluator):
-    """The average edit distance of sequences, and the share of sequences that are not quite right."""
+    """The average edit distance of sequences, and the fraction of sequences with errors."""
 
     def __init__(self, input, label, ignored_tokens=None, **kwargs):
         edit_distance = _layer("edit_distance", "EditDistance")
@@ -94,15 +94,15 @@ class EditDistance(Evaluator):
         self.metrics += [distances, wrong]
 
     def eval(self, executor, eval_program=None):
-        """Average distance, share of sequences with an error."""
+        """Returns the average distance and the fraction of sequences with errors."""
         distance, count, errors = self._fetch_states(executor, eval_program)
         if not count:
-            raise ValueError("there is no data in EditDistance: no batch has run since the last reset")
+            raise ValueError("EditDistance has no data: no batch has run since the last reset")
         return np.array([distance / count], "float32"), np.array([errors / count], "float32")
 
 
 def _layer(name, user):
     found = getattr(layers, name, None)
     if found is None:
-        raise NotImplementedError(f"evaluator.{user} needs layers.{name}, which refluid does not have yet")
+        raise NotImplementedError(f"evaluator.{user} requires layers.{name}, which refluid does not support yet")
     return found

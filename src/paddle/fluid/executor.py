@@ -8,12 +8,12 @@ __all__ = ["Executor", "Scope", "as_numpy", "global_scope", "scope_guard"]
 
 
 def as_numpy(tensor):
-    """Tensors, and lists of them, as NumPy arrays."""
+    """Converts tensors, and lists of them, to NumPy arrays."""
     if isinstance(tensor, list | tuple):
         return [as_numpy(item) for item in tensor]
     if isinstance(tensor, LoDTensor) and tensor.lod():
         raise RuntimeError(
-            "a tensor with LoD cannot become a NumPy array: its sequence offsets would be lost; "
+            "a tensor with LoD cannot be converted to a NumPy array without losing its sequence offsets; "
             "fetch with return_numpy=False"
         )
     return tensor.__array__()

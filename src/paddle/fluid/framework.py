@@ -47,7 +47,7 @@ ZERO_VAR_SUFFIX = "@ZERO"
 
 
 def in_dygraph_mode() -> bool:
-    """Whether imperative mode is on; refluid runs static graphs only."""
+    """Returns False: refluid runs static graphs only."""
     return False
 
 
@@ -55,21 +55,21 @@ in_dynamic_mode = in_dygraph_mode
 
 
 def grad_var_name(var_name: str) -> str:
-    """The name of a variable's gradient."""
+    """Returns the name of a variable's gradient."""
     return var_name + GRAD_VAR_SUFFIX
 
 
 def convert_np_dtype_to_dtype_(np_dtype) -> VarType:
-    """Fluid's dtype of a NumPy dtype or name."""
+    """Converts a NumPy dtype or dtype name to Fluid's dtype."""
     return as_dtype(np_dtype)
 
 
 def dtype_is_floating(dtype) -> bool:
-    """Whether a dtype holds floating-point numbers."""
+    """Returns whether a dtype is floating-point."""
     return as_dtype(dtype) in (VarType.FP16, VarType.FP32, VarType.FP64, VarType.BF16)
 
 
 def get_var(name: str, program: Program | None = None) -> Variable:
-    """The variable of that name in block 0 of ``program``."""
+    """Returns the variable with that name in block 0 of ``program``."""
     program = program or default_main_program()
     return program.global_block().var(name)

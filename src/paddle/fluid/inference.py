@@ -1,4 +1,4 @@
-"""The predictors of Fluid 1.5 and 1.6, as scripts find them in ``fluid.core``: configurations, tensors, predictors."""
+"""The predictors of Fluid 1.5 and 1.6, available in ``fluid.core``: configurations, tensors, predictors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PaddleDType(IntEnum):
 
 
 class PaddlePlace(IntEnum):
-    """Where a predictor tensor lives."""
+    """The device of a predictor tensor."""
 
     UNK = -1
     CPU = 0
@@ -55,19 +55,19 @@ _DTYPES = {PaddleDType.FLOAT32: "float32", PaddleDType.INT64: "int64", PaddleDTy
 
 
 class PaddleBuf:
-    """Elements in a row, without a shape: a list of floats, an array, or room for a number of bytes."""
+    """A flat buffer without a shape: a list of floats, an array, or a number of bytes to allocate."""
 
     def __init__(self, data: Any):
         self._data = np.zeros(0, "float32")
         self.reset(np.zeros(data, "uint8") if isinstance(data, int) else data)
 
     def reset(self, data: Any) -> None:
-        """Takes other elements."""
+        """Replaces the elements."""
         array = np.asarray(data, None if isinstance(data, np.ndarray) else "float32")
         self._data = np.array(array.ravel())
 
     def resize(self, length: int) -> None:
-        """Makes room for a number of bytes."""
+        """Allocates a number of bytes."""
         self._data = np.zeros(length, "uint8")
 
     def empty(self) -> bool:
@@ -91,7 +91,7 @@ class PaddleBuf:
 
 
 class PaddleTensor:
-    """A named array that goes into a predictor or comes out of it."""
+    """A named array passed to a predictor or returned by it."""
 
     def __init__(self, data: Any = None, name: str = "", lod: Sequence[Sequence[int]] = (), copy: bool = True):
         array = np.zeros([0], "float32") if data is None else np.asarray(data)
@@ -100,7 +100,7 @@ class PaddleTensor:
         self.data = PaddleBuf(array)
 
     def as_ndarray(self) -> np.ndarray:
-        """The elements in their shape."""
+        """Returns the elements in their shape."""
         return self.data._data.view(_DTYPES[self.dtype]).reshape(self.shape)
 
 
@@ -108,11 +108,11 @@ def _paddle_dtype(array: np.ndarray) -> PaddleDType:
     for dtype, name in _DTYPES.items():
         if array.dtype == name:
             return dtype
-    raise TypeError(f"a predictor tensor holds float32, int64 or int32, not {array.dtype}")
+    raise TypeError(f"a predictor tensor must be float32, int64 or int32, not {array.dtype}")
 
 
 class ZeroCopyTensor:
-    """A place of a predictor: an input to be filled before zero_copy_run, or an output to be read after it."""
+    """A slot of a predictor: an input to fill before zero_copy_run, or an output to read after it."""
 
     def __init__(self, read: Callable[[], Any], write: Callable[[Any], None] | None, name: str):
         self._read, self._write, self.name = read, write, name
@@ -120,15 +120,15 @@ class ZeroCopyTensor:
     def copy_from_cpu(self, array: np.ndarray) -> None:
         """Fills an input."""
         if self._write is None:
-            raise RuntimeError(f"{self.name} is an output; only inputs are filled")
+            raise RuntimeError(f"{self.name} is an output; only inputs can be filled")
         self._write(LoDTensor(np.array(array)))
 
     def copy_to_cpu(self) -> np.ndarray:
-        """The array that is here."""
+        """Returns the current array."""
         return np.array(self._tensor())
 
     def reshape(self, shape: Sequence[int]) -> None:
-        """Inputs take the shape of what they are filled with."""
+        """Does nothing: inputs take the shape of their array."""
 
     def shape(self) -> list[int]:
         return self._tensor().shape()
@@ -140,19 +140,19 @@ class ZeroCopyTensor:
         return self._tensor().lod()
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
-        """Sets the sequence offsets of an input that was filled."""
+        """Sets the sequence offsets of a filled input."""
         self._tensor().set_lod(lod)
 
     def _tensor(self) -> LoDTensor:
         value = self._read()
         if value is None:
             hint = "run the predictor first" if self._write is None else "fill it with copy_from_cpu"
-            raise RuntimeError(f"{self.name} holds no value yet; {hint}")
+            raise RuntimeError(f"{self.name} has no value yet; {hint}")
         return value if isinstance(value, LoDTensor) else LoDTensor(value)
 
 
 class PaddlePredictor:
-    """Runs an inference model: `run` on a list of tensors, or `zero_copy_run` on what its places hold."""
+    """Runs an inference model: `run` on a list of tensors, or `zero_copy_run` on its input slots."""
 
     def __init__(self, predictor: Predictor, config: Any = None):
         self._predictor, self._config = predictor, config
@@ -160,10 +160,10 @@ class PaddlePredictor:
         self._outputs: dict[str, Any] = {}
 
     def run(self, inputs: Sequence[PaddleTensor]) -> list[PaddleTensor]:
-        """The outputs for inputs in their order, or by name if the tensors have names."""
+        """Returns the outputs for inputs given in order, or by name if the tensors have names."""
         feeds = self._predictor.feeds
         if len(inputs) != len(feeds):
-            raise ValueError(f"the model takes {len(feeds)} inputs ({', '.join(feeds)}), not {len(inputs)}")
+            raise ValueError(f"the model has {len(feeds)} inputs ({', '.join(feeds)}), got {len(inputs)}")
         named = all(tensor.name in feeds for tensor in inputs)
         names = [tensor.name for tensor in inputs] if named else feeds
         feed = {name: LoDTensor(t.as_ndarray(), t.lod) for name, t in zip(names, inputs, strict=True)}
@@ -177,67 +177,69 @@ class PaddlePredictor:
         return list(self._predictor.fetches)
 
     def get_input_tensor(self, name: str) -> ZeroCopyTensor:
-        """The place of an input."""
+        """Returns the slot of an input."""
         if name not in self._predictor.feeds:
             raise FeedError(name, "the model has no such input", f"its inputs are {', '.join(self._predictor.feeds)}")
         return ZeroCopyTensor(lambda: self._inputs.get(name), lambda tensor: self._inputs.update({name: tensor}), name)
 
     def get_output_tensor(self, name: str) -> ZeroCopyTensor:
-        """The place of an output."""
+        """Returns the slot of an output."""
         if name not in self._predictor.fetches:
             raise ValueError(f"the model has no output {name}; its outputs are {', '.join(self._predictor.fetches)}")
         return ZeroCopyTensor(lambda: self._outputs.get(name), None, name)
 
     def zero_copy_run(self) -> bool:
-        """Runs on the inputs' places and fills the outputs' places."""
+        """Runs on the input slots and fills the output slots."""
         missing = [name for name in self._predictor.feeds if name not in self._inputs]
         if missing:
-            raise FeedError(missing[0], "it was not filled", f"get_input_tensor('{missing[0]}').copy_from_cpu(array)")
+            raise FeedError(
+                missing[0], "it has not been filled", f"get_input_tensor('{missing[0]}').copy_from_cpu(array)"
+            )
         self._outputs = dict(zip(self._predictor.fetches, self._predictor.run(self._inputs), strict=True))
         return True
 
     def get_input_tensor_shape(self) -> dict[str, list[int]]:
-        """The declared shapes of the inputs."""
+        """Returns the declared shapes of the inputs."""
         block = self._predictor.model.program.global_block()
         return {name: list(block.var(name).shape) for name in self._predictor.feeds}
 
     def get_serialized_program(self) -> bytes:
-        """The program as a ProgramDesc message."""
+        """Returns the program as a ProgramDesc message."""
         return self._predictor.model.program.desc.serialize_to_string()
 
     def program(self) -> Any:
-        """The program."""
+        """Returns the program."""
         return self._predictor.model.program
 
     def scope(self) -> Scope:
-        """The scope that holds the parameters."""
+        """Returns the scope that holds the parameters."""
         return self._predictor.model.scope
 
     def clone(self) -> PaddlePredictor:
-        """Another predictor, with places of its own, on the same parameters and compiled code."""
+        """Returns another predictor with its own slots that shares parameters and compiled code."""
         return type(self)(self._predictor, self._config)
 
 
 class AnalysisPredictor(PaddlePredictor):
-    """What an AnalysisConfig makes."""
+    """The predictor of an AnalysisConfig."""
 
     def SaveOptimModel(self, dir: str) -> None:
-        """Writes the model into the files ``model`` and ``params`` of a folder."""
+        """Saves the model as ``model`` and ``params`` in a directory."""
         model = self._predictor.model
         save_inference(model.scope, model.program, dir, "model", "params", parameters=True)
 
 
 class NativePaddlePredictor(PaddlePredictor):
-    """What a NativeConfig makes."""
+    """The predictor of a NativeConfig."""
 
 
 def paddle_dtype_size(dtype: PaddleDType) -> int:
-    """The size of an element in bytes."""
+    """Returns the size of an element in bytes."""
     return np.dtype(_DTYPES[dtype]).itemsize
 
 
 def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePredictor:
-    """A predictor for the model a configuration names."""
+    """Creates a predictor for the model in ``config``."""
     if isinstance(config, NativeConfig):
         device = config.device if config.use_gpu else None
         model = _open(config.model_dir, config.prog_file, config.param_file, None)
@@ -248,7 +250,7 @@ def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePred
         kind = AnalysisPredictor
     else:
         raise TypeError(
-            f"create_paddle_predictor takes an AnalysisConfig or a NativeConfig, not {type(config).__name__}"
+            f"create_paddle_predictor expects an AnalysisConfig or a NativeConfig, not {type(config).__name__}"
         )
     return kind(Predictor(model, CPUPlace() if device is None else CUDAPlace(device)), config)
 
@@ -256,7 +258,7 @@ def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePred
 def _open(folder: str, program_file: str, params_file: str, buffers: tuple[bytes, bytes] | None) -> InferenceModel:
     if buffers is None and not (program_file and params_file):
         if not folder:
-            raise ValueError("the configuration names no model: neither a folder, nor a program and a parameters file")
+            raise ValueError("the configuration has no model: set a directory, or a program file and a parameters file")
         return open_model(folder)
     if buffers is None:
         program, params = at(program_file), at(params_file)

@@ -1,5 +1,5 @@
-"""Configurations of predictors. What chose an engine or a kernel in Fluid is kept and reported, and changes nothing:
-XLA compiles the whole model."""
+"""Predictor configurations. Engine and kernel options are stored and reported but have no effect, because XLA
+compiles the whole model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class NativeConfig:
-    """The plain configuration: fields to be set."""
+    """The plain configuration: a set of fields."""
 
     def __init__(self):
         self.model_dir = self.prog_file = self.param_file = ""
@@ -19,7 +19,7 @@ class NativeConfig:
         self._threads = 1
 
     def set_cpu_math_library_num_threads(self, threads: int) -> None:
-        """Kept; XLA uses the cores there are."""
+        """Stored only; XLA uses all available cores."""
         self._threads = threads
 
     def cpu_math_library_num_threads(self) -> int:
@@ -27,7 +27,7 @@ class NativeConfig:
 
 
 class Precision(IntEnum):
-    """The precision asked of an engine."""
+    """The precision requested of an engine."""
 
     Float32 = 0
     Int8 = 1
@@ -35,7 +35,7 @@ class Precision(IntEnum):
 
 
 class PaddlePassBuilder:
-    """A list of names of passes, which scripts edit; XLA has its own."""
+    """An editable list of pass names; XLA has its own passes."""
 
     def __init__(self, passes: Sequence[str] = ()):
         self._passes, self._analysis = list(passes), []
@@ -47,7 +47,7 @@ class PaddlePassBuilder:
         self._passes.insert(idx, pass_type)
 
     def delete_pass(self, pass_type: int | str) -> None:
-        """Takes out a pass by its name or its position."""
+        """Removes a pass by name or index."""
         if isinstance(pass_type, int):
             del self._passes[pass_type]
         else:
@@ -69,15 +69,15 @@ class PaddlePassBuilder:
         return "\n".join(["Passes to apply:", *(f"  - {name}" for name in self._passes)])
 
     def turn_on_debug(self) -> None:
-        """There are no passes to be shown."""
+        """Does nothing: there are no passes to debug."""
 
 
 class AnalysisConfig:
-    """Which model a predictor runs, and where.
+    """Selects the model and the device of a predictor.
 
     Args:
-      model_dir: a folder with one file per parameter, or with another argument the program's file.
-      params_file: the file of combined parameters.
+      model_dir: a directory with one file per parameter or, together with ``params_file``, the program file.
+      params_file: the file with the combined parameters.
     """
 
     Precision = Precision
@@ -93,14 +93,14 @@ class AnalysisConfig:
             self.set_model(model_dir, params_file)
 
     def set_model(self, model_dir: str, params_file: str | None = None) -> None:
-        """Names a folder, or a program's file and a parameters' file."""
+        """Sets a directory, or a program file and a parameters file."""
         if params_file is None:
             self._model_dir = os.fspath(model_dir)
         else:
             self._prog_file, self._params_file = os.fspath(model_dir), os.fspath(params_file)
 
     def set_model_buffer(self, prog: bytes, prog_size: int, params: bytes, params_size: int) -> None:
-        """Takes the contents of the files instead of their names."""
+        """Sets the contents of the model files directly."""
         self._buffers = bytes(prog[:prog_size]), bytes(params[:params_size])
 
     def set_prog_file(self, path: str) -> None:
@@ -122,11 +122,11 @@ class AnalysisConfig:
         return self._buffers is not None
 
     def enable_use_gpu(self, memory_pool_init_size_mb: int, device_id: int = 0) -> None:
-        """Runs on a GPU."""
+        """Selects a GPU."""
         self._use_gpu, self._memory, self._device = True, memory_pool_init_size_mb, device_id
 
     def disable_gpu(self) -> None:
-        """Runs on the CPU."""
+        """Selects the CPU."""
         self._use_gpu = False
 
     def use_gpu(self) -> bool:
@@ -148,17 +148,17 @@ class AnalysisConfig:
         return self._set["ir_optim"]
 
     def switch_ir_debug(self, x: Any = True) -> None:
-        """There are no passes to be shown."""
+        """Does nothing: there are no passes to debug."""
 
     def switch_use_feed_fetch_ops(self, x: Any = True) -> None:
-        """Both ways to run a predictor work, whatever this says."""
+        """Does nothing: both ways to run a predictor always work."""
         self._set["use_feed_fetch_ops"] = bool(x)
 
     def use_feed_fetch_ops_enabled(self) -> bool:
         return self._set["use_feed_fetch_ops"]
 
     def switch_specify_input_names(self, x: Any = True) -> None:
-        """Inputs that have names go by their names, whatever this says."""
+        """Does nothing: named inputs are always matched by name."""
         self._set["specify_input_name"] = bool(x)
 
     def specify_input_name(self) -> bool:
@@ -171,29 +171,29 @@ class AnalysisConfig:
         return not self._set["glog_info"]
 
     def set_cpu_math_library_num_threads(self, threads: int) -> None:
-        """Kept; XLA uses the cores there are."""
+        """Stored only; XLA uses all available cores."""
         self._threads = threads
 
     def cpu_math_library_num_threads(self) -> int:
         return self._threads
 
     def to_native_config(self) -> NativeConfig:
-        """The same model and place in a plain configuration."""
+        """Returns a plain configuration with the same model and device."""
         config = NativeConfig()
         config.model_dir, config.prog_file, config.param_file = self._model_dir, self._prog_file, self._params_file
         config.use_gpu, config.device = self._use_gpu, self._device
         return config
 
     def pass_builder(self) -> PaddlePassBuilder:
-        """The passes that were asked for."""
+        """Returns the list of requested passes."""
         return self._passes
 
     def delete_pass(self, pass_name: str) -> None:
         self._passes.delete_pass(pass_name)
 
     def enable_quantizer(self) -> None:
-        """Refused, because numbers would differ."""
-        raise NotImplementedError("enable_quantizer: predictors compute with the numbers of the model, not with int8")
+        """Raises an error, because quantization would change the results."""
+        raise NotImplementedError("enable_quantizer: int8 is not supported; predictors compute in the model's dtypes")
 
     def tensorrt_engine_enabled(self) -> bool:
         return False
@@ -205,12 +205,12 @@ class AnalysisConfig:
         return False
 
     def _ignored(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted: XLA makes its own kernels and plans its own memory."""
+        """Does nothing: XLA generates its own kernels and plans its own memory."""
 
     enable_lite_engine = enable_memory_optim = enable_mkldnn = enable_profile = _ignored
     enable_tensorrt_engine = set_mkldnn_cache_capacity = set_mkldnn_op = set_optim_cache_dir = _ignored
     set_trt_dynamic_shape_info = _ignored
 
 
-for _precision in Precision:  # reachable as AnalysisConfig.Float32 too
+for _precision in Precision:  # also available as AnalysisConfig.Float32
     setattr(AnalysisConfig, _precision.name, _precision)

@@ -1,4 +1,4 @@
-"""Fluid 0.14's high-level inference: a model from a function and the parameters a Trainer saved."""
+"""Fluid 0.14's high-level inference: builds a model from a function and loads the parameters a Trainer saved."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Inferencer"]
 
 
 class Inferencer:
-    """Computes what infer_func returns, with saved parameters.
+    """Computes the outputs of infer_func with saved parameters.
 
     Args:
-      infer_func: makes the model, with the same layers as in training; returns a variable, or a list of them.
-      param_path: a folder that `Trainer.save_params` wrote.
-      place: by default a GPU where there is one.
-      parallel: one replica for each device.
+      infer_func: builds the model with the layers used in training; returns a variable or a list of variables.
+      param_path: a directory written by `Trainer.save_params`.
+      place: defaults to a GPU if there is one.
+      parallel: run one replica per device.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Inferencer:
             io.load_params(self.exe, param_path, built)
 
     def infer(self, inputs: Mapping[str, Any], return_numpy: bool = True) -> list[Any]:
-        """The values for ``inputs``, a dict of name to array or LoDTensor."""
+        """Returns the outputs for ``inputs``, a dict of name to array or LoDTensor."""
         if not isinstance(inputs, Mapping):
             raise ValueError(f"inputs must be a dict of name to value, not {type(inputs).__name__}")
         program: Any = self.inference_program

@@ -1,5 +1,5 @@
-"""How parameters get their first values. ``initializer(var, block)`` adds one op that fills ``var``, normally to the
-startup program, and returns it."""
+"""Parameter initializers. ``initializer(var, block)`` adds one op that fills ``var``, normally to the startup
+program, and returns it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _force_init_on_cpu = False
 
 
 def force_init_on_cpu() -> bool:
-    """Whether constants are asked to be made on the CPU; only programs that are saved can tell."""
+    """Returns whether constants are marked for the CPU, which is visible only in saved programs."""
     return _force_init_on_cpu
 
 
 @contextmanager
 def init_on_cpu() -> Iterator[None]:
-    """Marks the constants created inside as made on the CPU."""
+    """Marks the constants created inside the context for the CPU."""
     global _force_init_on_cpu
     before, _force_init_on_cpu = _force_init_on_cpu, True
     try:
@@ -52,13 +52,13 @@ def init_on_cpu() -> Iterator[None]:
 
 
 class Initializer:
-    """What all initializers have in common."""
+    """Base class of initializers."""
 
     def __call__(self, param: Variable, block: Block) -> Operator:
-        raise NotImplementedError(f"{type(self).__name__} does not say how it fills a variable")
+        raise NotImplementedError(f"{type(self).__name__} must implement __call__")
 
     def _compute_fans(self, var: Variable) -> tuple[int, int]:
-        """How many numbers go into one output of the layer, and how many outputs one number goes into."""
+        """Returns fan-in and fan-out: inputs per output unit, and outputs per input unit."""
         shape = var.shape
         if not shape:
             return 1, 1
@@ -70,9 +70,9 @@ class Initializer:
         return shape[1] * receptive_field, shape[0] * receptive_field
 
     def _fill(self, var: Variable, block: Block, type: str, **attrs: Any) -> Operator:
-        """Adds the op at the beginning, where Fluid puts it: whatever the startup program computes comes after."""
+        """Prepends the op, like Fluid, so that it runs before anything the startup program computes."""
         if not isinstance(var, Variable) or not isinstance(block, Block):
-            raise TypeError("an initializer is called with a variable and the block that fills it")
+            raise TypeError("an initializer must be called with a variable and a block")
         attrs = {"shape": list(var.shape), "dtype": int(var.dtype), **attrs}
         return block._prepend_op(type=type, outputs={"Out": var}, attrs=attrs)
 
@@ -84,7 +84,7 @@ class Initializer:
 
 
 class ConstantInitializer(Initializer):
-    """Every element is ``value``."""
+    """Fills every element with ``value``."""
 
     def __init__(self, value: float = 0.0, force_cpu: bool = False):
         self._value, self._force_cpu = _number(value, "value"), force_cpu
@@ -95,7 +95,7 @@ class ConstantInitializer(Initializer):
 
 
 class UniformInitializer(Initializer):
-    """Uniform in [low, high); ``diag_num`` elements, ``diag_step`` + 1 apart, can be set to ``diag_val``."""
+    """Uniform in [low, high); optionally sets ``diag_num`` elements, ``diag_step`` + 1 apart, to ``diag_val``."""
 
     def __init__(
         self,
@@ -108,9 +108,9 @@ class UniformInitializer(Initializer):
     ):
         self._low, self._high, self._seed = _number(low, "low"), _number(high, "high"), _seed(seed)
         if self._high < self._low:
-            raise ValueError(f"high must not be less than low, but high={high} and low={low}")
+            raise ValueError(f"high must not be less than low, got high={high} and low={low}")
         if (diag_num > 0) != (diag_step > 0):
-            raise ValueError("diag_num and diag_step go together: both positive, or both 0")
+            raise ValueError("diag_num and diag_step must both be positive or both be 0")
         self._diag = {"diag_num": diag_num, "diag_step": diag_step, "diag_val": float(diag_val)}
 
     def __call__(self, var, block):
@@ -118,7 +118,7 @@ class UniformInitializer(Initializer):
 
 
 class NormalInitializer(Initializer):
-    """Normal with mean ``loc`` and standard deviation ``scale``."""
+    """Normal distribution with mean ``loc`` and standard deviation ``scale``."""
 
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0):
         self._mean, self._std_dev, self._seed = _number(loc, "loc"), _number(scale, "scale"), _seed(seed)
@@ -128,7 +128,7 @@ class NormalInitializer(Initializer):
 
 
 class TruncatedNormalInitializer(NormalInitializer):
-    """Normal, but nothing farther from ``loc`` than two standard deviations."""
+    """Normal distribution truncated to two standard deviations around ``loc``."""
 
     def __call__(self, var, block):
         attrs = {"mean": self._mean, "std": self._std_dev, "seed": self._seed}
@@ -136,12 +136,12 @@ class TruncatedNormalInitializer(NormalInitializer):
 
 
 class XavierInitializer(Initializer):
-    """Glorot and Bengio's: keeps the size of values and of gradients from layer to layer.
+    """Xavier (Glorot) initialization, which preserves the variance of activations and gradients across layers.
 
     Args:
-      uniform: uniform, rather than normal.
-      fan_in, fan_out: replace the numbers derived from the parameter's shape.
-      seed: 0 takes the program's.
+      uniform: draw from a uniform instead of a normal distribution.
+      fan_in, fan_out: override the values derived from the parameter's shape.
+      seed: 0 uses the program's.
     """
 
     def __init__(self, uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0):
@@ -159,12 +159,12 @@ class XavierInitializer(Initializer):
 
 
 class MSRAInitializer(Initializer):
-    """He's, for layers that are followed by relu: keeps the size of values only.
+    """MSRA (He) initialization for layers followed by relu, which preserves the variance of activations.
 
     Args:
-      uniform: uniform, rather than normal.
-      fan_in: replaces the number derived from the parameter's shape.
-      seed: 0 takes the program's.
+      uniform: draw from a uniform instead of a normal distribution.
+      fan_in: overrides the value derived from the parameter's shape.
+      seed: 0 uses the program's.
     """
 
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0):
@@ -179,14 +179,16 @@ class MSRAInitializer(Initializer):
 
 
 class BilinearInitializer(Initializer):
-    """The filter of a transposed convolution that enlarges images by bilinear interpolation.
+    """The filter of a transposed convolution that upsamples images by bilinear interpolation.
 
-    Fluid gives these values under Python 2 only; under Python 3 a division that is no longer whole skews its filter.
+    Fluid computes these values under Python 2 only; under Python 3, true division skews its filter.
     """
 
     def __call__(self, var, block):
         if len(var.shape) != 4 or var.shape[2] != var.shape[3]:
-            raise ValueError(f"a bilinear filter has four dims, the last two equal, not shape {list(var.shape)}")
+            raise ValueError(
+                f"a bilinear filter must have four dims with equal height and width, got {list(var.shape)}"
+            )
         size = var.shape[3]
         half = math.ceil(size / 2.0)
         center = (2 * half - 1 - half % 2) / (2.0 * half)
@@ -195,7 +197,7 @@ class BilinearInitializer(Initializer):
 
 
 class NumpyArrayInitializer(Initializer):
-    """The values of an array."""
+    """Fills the parameter with the values of an array."""
 
     _SLOTS = {
         VarType.FP32: ("fp32_values", "float32"),
@@ -206,13 +208,15 @@ class NumpyArrayInitializer(Initializer):
 
     def __init__(self, value: np.ndarray):
         if not isinstance(value, np.ndarray):
-            raise TypeError(f"NumpyArrayInitializer takes a NumPy array, not {type(value).__name__}")
+            raise TypeError(f"NumpyArrayInitializer expects a NumPy array, not {type(value).__name__}")
         self._value = value
 
     def __call__(self, var, block):
         if var.dtype not in self._SLOTS:
             names = ", ".join(dtype.name for dtype in self._SLOTS)
-            raise TypeError(f"an array can fill variables of dtype {names}; {var.name} has dtype {var.dtype.name}")
+            raise TypeError(
+                f"an array can initialize variables of dtype {names}; {var.name} has dtype {var.dtype.name}"
+            )
         attr, dtype = self._SLOTS[var.dtype]
         values = self._value.astype(dtype).ravel()
         return self._fill(var, block, "assign_value", shape=list(self._value.shape), **{attr: values})
@@ -220,7 +224,7 @@ class NumpyArrayInitializer(Initializer):
 
 def _floating(var: Variable) -> Variable:
     if var.dtype not in (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64):
-        raise TypeError(f"random values need a floating-point variable; {var.name} has dtype {var.dtype.name}")
+        raise TypeError(f"random values require a floating-point variable; {var.name} has dtype {var.dtype.name}")
     return var
 
 
@@ -232,7 +236,7 @@ def _number(value: Any, name: str) -> float:
 
 def _seed(seed: int) -> int:
     if seed is None:
-        raise ValueError("seed must be an integer; 0 takes the program's")
+        raise ValueError("seed must be an integer; 0 uses the program's")
     return int(seed)
 
 

@@ -1,4 +1,4 @@
-"""Fluid 1.6's embedding and one_hot, which take ids of any shape."""
+"""Fluid 1.6's embedding and one_hot, which accept ids of any shape."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Rows of a trained table by ids of any shape; the result has one dim more. See `layers.embedding`."""
+    """Looks up rows of a trainable table by ids of any shape, appending one dim. See `layers.embedding`."""
     return look_up("lookup_table_v2", input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
 
 
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
-    """A vector of ``depth`` zeros with a one at the id, for each id; the result has one dim more."""
+    """One-hot encodes ids of any shape into vectors of length ``depth``, appending one dim."""
     require_integer("one_hot", input=input)
     attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
     inputs: dict[str, Variable | None] = {"X": input}

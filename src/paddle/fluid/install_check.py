@@ -1,4 +1,4 @@
-"""A first sign of life: a tiny model that trains."""
+"""An installation check that trains a tiny model."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ __all__ = ["run_check"]
 
 
 def run_check():
-    """Trains a fully connected layer for a few steps and says whether that worked."""
+    """Trains a fully connected layer for a few steps and reports whether that worked."""
     place = CUDAPlace(0) if is_compiled_with_cuda() else CPUPlace()
     first, last = _train(place, steps=20)
     if not last < first:
-        raise RuntimeError(f"the check ran, but did not learn: the loss went from {first:.4f} to {last:.4f}")
+        raise RuntimeError(f"the check ran but did not learn: the loss went from {first:.4f} to {last:.4f}")
     print(f"refluid works on {place}: the loss of a tiny model went from {first:.4f} to {last:.4f}")
 
 

@@ -1,4 +1,4 @@
-"""Saving and loading parameters and models, in Fluid's file formats."""
+"""Saving and loading of parameters and models in Fluid's file formats."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ __all__ = [
 
 
 def is_parameter(var: Variable) -> bool:
-    """Whether a variable is a parameter."""
+    """Returns whether a variable is a parameter."""
     return isinstance(var, Parameter)
 
 
 def is_persistable(var: Variable) -> bool:
-    """Whether a variable belongs into a checkpoint."""
+    """Returns whether a variable belongs in a checkpoint."""
     return variables.is_persistable(var)
 
 
 def get_program_parameter(program: Program) -> list[Variable]:
-    """The parameters of a program."""
+    """Returns the parameters of a program."""
     return program_state.parameters(program)
 
 
 def get_program_persistable_vars(program: Program) -> list[Variable]:
-    """The variables of a program that outlive a run."""
+    """Returns the persistable variables of a program."""
     return [v for v in program.list_vars() if is_persistable(v)]
 
 
@@ -71,10 +71,10 @@ def save_vars(
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Saves ``vars``, or the variables of the program that satisfy ``predicate``, into ``dirname``.
+    """Saves ``vars``, or the variables of the program that satisfy ``predicate``, to ``dirname``.
 
-    A new folder appears complete or not at all, and an existing one changes in one step where the system can do that;
-    a crash never leaves half a file. With neither ``dirname`` nor ``filename``, returns what the file would hold.
+    A new directory appears complete or not at all, and an existing one is replaced atomically if the system supports
+    it; a crash never leaves a partial file. Without ``dirname`` and ``filename``, returns the contents of the file.
     """
     return _save(main_program, _chosen(main_program, vars, predicate), dirname, filename)
 
@@ -91,7 +91,7 @@ def _save(
 
 
 def _scope_to_save(program: Any, chosen: list[Variable], complete: bool = False) -> tuple[Scope, list[Variable]]:
-    """On a trainer with parameter servers, the variables come from these; the runtime is loaded only then."""
+    """On a trainer with parameter servers, fetches the variables from them; loads the runtime only then."""
     if "refluid.runtime.trainer.session" not in sys.modules:
         return global_scope(), chosen
     from refluid.runtime.trainer.gather import scope_to_save
@@ -105,9 +105,9 @@ def save_params(executor: Any, dirname: str | None, main_program: Any = None, fi
 
 
 def save_persistables(executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None) -> Any:
-    """Saves everything training goes on from: parameters, optimizer state, counters.
+    """Saves everything needed to resume training: parameters, optimizer state, counters.
 
-    On a trainer with parameter servers, what these hold is gathered into whole variables; one trainer does it for all.
+    With parameter servers, the slices they hold are gathered into whole variables; a single trainer does it for all.
     """
     return _save(main_program, _chosen(main_program, None, is_persistable), dirname, filename, complete=True)
 
@@ -120,7 +120,7 @@ def load_vars(
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | bytes | None = None,
 ) -> None:
-    """Loads what `save_vars` saved; if anything is missing or does not fit, nothing is loaded.
+    """Loads what `save_vars` saved; if anything is missing or does not match, nothing is loaded.
 
     Without ``dirname``, ``filename`` may be the bytes that `save_vars` returned.
     """
@@ -128,7 +128,7 @@ def load_vars(
     if isinstance(filename, bytes):
         variables.set_holders(global_scope(), variables.read_variables_from_bytes(chosen, filename))
     elif dirname is None and filename is None:
-        raise ValueError("load_vars needs dirname or filename")
+        raise ValueError("load_vars requires dirname or filename")
     else:
         variables.load_variables(global_scope(), chosen, dirname or "", filename)
 
@@ -143,13 +143,15 @@ def load_params(
 def load_persistables(
     executor: Any, dirname: str | None, main_program: Any = None, filename: str | bytes | None = None
 ) -> None:
-    """Loads everything training goes on from.
+    """Loads everything needed to resume training.
 
-    With the main or startup program of a parameter server, its slices are read out of the files of whole variables.
+    With the main or startup program of a parameter server, its slices are read from the files of whole variables.
     """
     if slices_of(_program(main_program)):
         if filename is not None or dirname is None:
-            raise ValueError("a parameter server loads a folder with a file per variable: pass dirname, not filename")
+            raise ValueError(
+                "a parameter server loads a directory with one file per variable: pass dirname, not filename"
+            )
         variables.load_slices(global_scope(), _program(main_program), dirname)
         return
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
@@ -169,18 +171,18 @@ def save_inference_model(
     """Saves the part of the program that computes ``target_vars``, with its parameters; returns the fetched names.
 
     Args:
-      feeded_var_names: the variables that will be fed.
-      model_filename: the file of the program, ``__model__`` by default.
+      feeded_var_names: the names of the variables to feed.
+      model_filename: the program file; defaults to ``__model__``.
       params_filename: one file for all parameters; by default each has its own.
-      export_for_deployment: False saves the whole program, into ``__model__.main_program``.
-      program_only: saves no parameters.
+      export_for_deployment: False saves the whole program to ``__model__.main_program``.
+      program_only: save no parameters.
     """
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     targets = [target_vars] if isinstance(target_vars, Variable) else list(target_vars or ())
     if not all(isinstance(name, str) for name in feeds):
         raise ValueError("feeded_var_names must be a list of names")
     if not targets or not all(isinstance(target, Variable) for target in targets):
-        raise ValueError("target_vars must be a list of variables, with at least one of them")
+        raise ValueError("target_vars must be a non-empty list of variables")
     program = _program(main_program)
     if not export_for_deployment:
         model_filename = (model_filename or inference_models.MODEL) + ".main_program"
@@ -200,7 +202,7 @@ def load_inference_model(
     params_filename: str | bytes | None = None,
     pserver_endpoints: Sequence[str] | None = None,
 ) -> list[Any]:
-    """Loads an inference model: ``[program, feed names, fetch variables]``.
+    """Loads an inference model and returns ``[program, feed names, fetch variables]``.
 
     With ``dirname`` None, ``model_filename`` and ``params_filename`` are the contents of the two files.
     """
@@ -212,34 +214,34 @@ def load_inference_model(
 
 
 def save(program: Program, model_path: str) -> None:
-    """Saves parameters, optimizer state and program into ``model_path`` + .pdparams, .pdopt and .pdmodel."""
+    """Saves parameters, optimizer state and program to ``model_path`` + .pdparams, .pdopt and .pdmodel."""
     program_state.save_state(global_scope(), _program(program), model_path)
 
 
 def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
-    """Loads what `save`, or `save_vars` and its relatives, saved; if anything does not fit, nothing is loaded.
+    """Loads what `save` or the `save_vars` family saved; if anything does not match, nothing is loaded.
 
     Args:
-      executor: not needed; values are made where there are none.
-      var_list: the variables of a file that holds several of them.
+      executor: ignored; missing values are created.
+      var_list: the variables of a file that holds several.
     """
     program_state.load_state(global_scope(), _program(program), model_path, var_list)
 
 
 def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, Any]:
-    """The saved arrays by name. Nothing in the file is run, whoever made it."""
+    """Returns the saved arrays by name. Never executes code from the file, so untrusted files are safe."""
     return program_state.read_state(model_path, var_list)
 
 
 def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
-    """Gives the variables of a program values by name, after its startup program has run."""
+    """Sets variables of a program by name, after its startup program has run."""
     unused = program_state.set_state(global_scope(), _program(program), state_dict)
     if unused:
         warnings.warn(f"the program has no variable for {', '.join(unused)}", UserWarning, stacklevel=2)
 
 
 def get_parameter_value(para: Parameter, executor: Any) -> Any:
-    """A parameter's value, as a NumPy array."""
+    """Returns a parameter's value as a NumPy array."""
     if not is_parameter(para):
         raise TypeError(f"{para.name} is not a parameter")
     held = global_scope().find_var(para.name)
@@ -249,7 +251,7 @@ def get_parameter_value(para: Parameter, executor: Any) -> Any:
 
 
 def get_parameter_value_by_name(name: str, executor: Any, program: Program | None = None) -> Any:
-    """The value of the parameter of that name."""
+    """Returns the value of the parameter with that name."""
     return get_parameter_value(_program(program).global_block().var(name), executor)  # pyright: ignore
 
 

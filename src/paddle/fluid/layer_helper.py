@@ -1,4 +1,4 @@
-"""What every layer is written on: creates parameters and temporaries with Fluid's names and appends ops."""
+"""LayerHelper, the base of every layer: creates parameters and temporaries with Fluid's names and appends ops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from refluid.ir import (
 
 
 class LayerHelper:
-    """Serves one call of one layer; ``kwargs`` are the layer's arguments (name, input, param_attr, act ...)."""
+    """Helps one call of one layer; ``kwargs`` are the layer's arguments (name, input, param_attr, act ...)."""
 
     def __init__(self, layer_type: str, **kwargs: Any):
         self.layer_type = layer_type
@@ -45,26 +45,26 @@ class LayerHelper:
     # Inputs and attributes of the layer
 
     def multiple_input(self, input_param_name: str = "input") -> list[Variable]:
-        """The layer's input as a list."""
+        """Returns the layer's inputs as a list."""
         inputs = self.kwargs.get(input_param_name, [])
         found = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
         for variable in found:
             if not isinstance(variable, Variable):
                 raise TypeError(
-                    f"{self.layer_type}: {input_param_name} must be a Variable or a list of them, "
+                    f"{self.layer_type}: {input_param_name} must be a Variable or a list of Variables, "
                     f"not {type(variable).__name__}"
                 )
         return found
 
     def input(self, input_param_name: str = "input") -> Variable:
-        """The layer's only input."""
+        """Returns the layer's only input."""
         inputs = self.multiple_input(input_param_name)
         if len(inputs) != 1:
-            raise ValueError(f"{self.layer_type} takes one input, not {len(inputs)}")
+            raise ValueError(f"{self.layer_type} expects one input, got {len(inputs)}")
         return inputs[0]
 
     def input_dtype(self, input_param_name: str = "input") -> VarType:
-        """The dtype all inputs have."""
+        """Returns the common dtype of all inputs."""
         dtypes = {variable.dtype for variable in self.multiple_input(input_param_name)}
         if len(dtypes) != 1:
             raise ValueError(f"{self.layer_type}: the inputs have different dtypes: {sorted(map(str, dtypes))}")
@@ -79,22 +79,24 @@ class LayerHelper:
         return ParamAttr._to_attr(self.kwargs.get("bias_attr"))
 
     def multiple_param_attr(self, length: int) -> list[Any]:
-        """One parameter attribute per input."""
+        """Returns one parameter attribute per input."""
         attrs = self.param_attr
         attrs = list(attrs) if isinstance(attrs, list | tuple) else [attrs]
         if len(attrs) == 1 and length > 1:
             attrs += [copy.deepcopy(attrs[0]) for _ in range(length - 1)]
         if len(attrs) != length:
-            raise ValueError(f"{self.layer_type}: {length} inputs need as many param_attr, not {len(attrs)}")
+            raise ValueError(
+                f"{self.layer_type}: expected one param_attr for each of {length} inputs, got {len(attrs)}"
+            )
         return attrs
 
     def iter_inputs_and_params(self, input_param_name: str = "input") -> Iterator[tuple[Variable, Any]]:
-        """Each input with the attribute of its parameter."""
+        """Yields each input with the attribute of its parameter."""
         inputs = self.multiple_input(input_param_name)
         return zip(inputs, self.multiple_param_attr(len(inputs)), strict=True)
 
     def is_instance(self, name: str, kind: type) -> None:
-        """Raises unless argument ``name`` is a ``kind``."""
+        """Raises TypeError unless argument ``name`` is a ``kind``."""
         given = self.kwargs.get(name)
         if not isinstance(given, kind):
             raise TypeError(f"{self.layer_type}: {name} must be {kind.__name__}, not {type(given).__name__}")
@@ -111,7 +113,7 @@ class LayerHelper:
         stop_gradient: bool = False,
         type: VarType = VarType.LOD_TENSOR,
     ) -> Any:
-        """A parameter in the main program and its initialisation in the startup program; None if attr is False."""
+        """Creates a parameter in the main program and initializes it in the startup program; None if attr is False."""
         attr = copy.deepcopy(attr)
         if attr is None:
             attr = ParamAttr._to_attr(attr)
@@ -128,8 +130,8 @@ class LayerHelper:
         return self.add_parameter(attr, shape, dtype, stop_gradient=stop_gradient, type=type)
 
     def add_parameter(self, attr: Any, shape: Sequence[int], dtype: Any, **options: Any) -> Parameter:
-        """The parameter as ``attr`` describes it, in both programs."""
-        # The two programs hold separate parameters of one name, as they may be saved and run apart.
+        """Creates the parameter described by ``attr`` in both programs."""
+        # The two programs hold separate parameters of the same name, because they may be saved and run separately.
         self.startup_program.global_block().create_parameter(
             dtype=dtype, shape=shape, **attr._to_kwargs(with_initializer=True)
         )
@@ -138,7 +140,7 @@ class LayerHelper:
         )
 
     def get_parameter(self, name: str) -> Parameter:
-        """The parameter of that name in the main program."""
+        """Returns the parameter with that name in the main program."""
         found = self.main_program.global_block().var(name)
         if not isinstance(found, Parameter):
             raise ValueError(f"{name} is a variable, not a parameter")
@@ -147,7 +149,7 @@ class LayerHelper:
     def create_variable_for_type_inference(
         self, dtype: Any, stop_gradient: bool = False, shape: Any = None
     ) -> Variable:
-        """A temporary for an op's output."""
+        """Creates a temporary for an op's output."""
         return self.main_program.current_block().create_var(
             name=unique_name.generate(f"{self.name}.tmp"),
             dtype=dtype,
@@ -159,36 +161,36 @@ class LayerHelper:
     create_tmp_variable = create_variable_for_type_inference
 
     def create_variable(self, *args: Any, **options: Any) -> Variable:
-        """A variable of the current block."""
+        """Creates a variable in the current block."""
         return self.main_program.current_block().create_var(*args, **options)
 
     def create_global_variable(self, persistable: bool = False, *args: Any, **options: Any) -> Variable:
-        """A variable of block 0."""
+        """Creates a variable in block 0."""
         return self.main_program.global_block().create_var(*args, persistable=persistable, **options)
 
     def create_or_get_global_variable(self, name: str, *args: Any, **options: Any) -> tuple[Variable, bool]:
-        """The variable of block 0 with that name, and whether it is new."""
+        """Returns the variable of block 0 with that name, and whether it is new."""
         block = self.main_program.global_block()
         if block.has_var(name):
             return block.var(name), False
         return self.create_global_variable(*args, name=name, **options), True
 
     def set_variable_initializer(self, var: Variable, initializer: Any) -> Variable:
-        """Lets the startup program fill ``var``."""
+        """Makes the startup program initialize ``var``."""
         return self.startup_program.global_block().create_var(
             name=var.name, type=var.type, dtype=var.dtype, shape=var.shape, persistable=True, initializer=initializer
         )
 
     def to_variable(self, value: Any) -> Variable:
-        """Variables only; refluid has no imperative mode."""
+        """Returns ``value``, which must be a Variable; refluid has no imperative mode."""
         if not isinstance(value, Variable):
-            raise TypeError(f"{self.layer_type} takes a Variable, not {type(value).__name__}")
+            raise TypeError(f"{self.layer_type} expects a Variable, not {type(value).__name__}")
         return value
 
-    # Common endings
+    # Bias and activation
 
     def append_bias_op(self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None) -> Variable:
-        """Adds a bias over dims [dim_start, dim_end), unless bias_attr is False."""
+        """Adds a bias over dims [dim_start, dim_end) unless bias_attr is False."""
         attr = self.bias_attr
         if not attr:
             return input_var
@@ -203,7 +205,7 @@ class LayerHelper:
         return out
 
     def append_activation(self, input_var: Variable) -> Variable:
-        """Applies the layer's ``act``: a name, or a dict with type and attributes."""
+        """Applies the layer's ``act``: a name or a dict with type and attributes."""
         act = self.kwargs.get("act")
         if act is None:
             return input_var

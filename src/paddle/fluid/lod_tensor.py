@@ -1,4 +1,4 @@
-"""Tensors with sequence lengths, made from lists and arrays."""
+"""Creation of LoD tensors from lists and arrays."""
 
 import itertools
 
@@ -10,10 +10,10 @@ __all__ = ["create_lod_tensor", "create_random_int_lodtensor"]
 
 
 def create_lod_tensor(data, recursive_seq_lens, place):
-    """A tensor whose rows are cut into sequences.
+    """Creates a tensor whose rows are divided into sequences.
 
     Args:
-      data: rows as a NumPy array or a LoDTensor, or a list of sequences, whose elements become rows of size 1.
+      data: rows as a NumPy array or a LoDTensor, or a list of sequences whose elements become rows of size 1.
       recursive_seq_lens: the lengths of the sequences, level by level.
     """
     if isinstance(data, LoDTensor):
@@ -21,7 +21,7 @@ def create_lod_tensor(data, recursive_seq_lens, place):
     elif isinstance(data, list):
         data = _rows(data, recursive_seq_lens)
     elif not isinstance(data, np.ndarray):
-        raise TypeError(f"the data of a LoDTensor is a LoDTensor, a NumPy array or a list, not {type(data).__name__}")
+        raise TypeError(f"data must be a LoDTensor, a NumPy array or a list, not {type(data).__name__}")
     tensor = LoDTensor()
     tensor.set(data, place)
     tensor.set_recursive_sequence_lengths(recursive_seq_lens)
@@ -29,7 +29,7 @@ def create_lod_tensor(data, recursive_seq_lens, place):
 
 
 def create_random_int_lodtensor(recursive_seq_lens, base_shape, place, low, high):
-    """A tensor of random integers in [low, high], with rows of shape ``base_shape``."""
+    """Creates a tensor of random integers in [low, high], with rows of shape ``base_shape``."""
     if not isinstance(base_shape, list):
         raise TypeError(f"base_shape must be a list, not {type(base_shape).__name__}")
     shape = [sum(recursive_seq_lens[-1]), *base_shape]
@@ -42,5 +42,5 @@ def _rows(sequences, recursive_seq_lens):
         lengths.append([len(sequence) for sequence in rows])
         rows = list(itertools.chain.from_iterable(rows))
     if lengths != [list(level) for level in recursive_seq_lens]:
-        raise ValueError(f"the data has sequences of lengths {lengths}, not {recursive_seq_lens}")
+        raise ValueError(f"the data has sequences of lengths {lengths}, but recursive_seq_lens is {recursive_seq_lens}")
     return np.expand_dims(np.array(rows), -1)

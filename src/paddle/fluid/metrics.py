@@ -1,4 +1,4 @@
-"""Metrics that add up over batches, in NumPy, outside of any program; DetectionMAP adds up inside one."""
+"""Metrics accumulated over batches in NumPy, outside of any program; DetectionMAP accumulates inside one."""
 
 import numpy as np
 
@@ -22,9 +22,9 @@ __all__ = [
 
 
 class MetricBase:
-    """A metric: `update` takes what a batch gave, `eval` tells the figure so far, `reset` starts again.
+    """A metric: `update` adds a batch, `eval` returns the value so far, `reset` starts over.
 
-    A subclass keeps its state in attributes whose names do not begin with an underscore; `reset` clears those.
+    A subclass keeps its state in public attributes, which `reset` clears.
     """
 
     def __init__(self, name):
@@ -34,37 +34,37 @@ class MetricBase:
         return self._name
 
     def reset(self):
-        """Sets every state back: numbers and arrays to zero, anything else to None."""
+        """Resets every state: numbers and arrays to zero, anything else to None."""
         for name, value in self._states().items():
             setattr(self, name, _cleared(value))
 
     def get_config(self):
-        """The metric's name and states."""
+        """Returns the metric's name and states."""
         return {"name": self._name, "states": dict(self._states())}
 
     def update(self, preds, labels):
-        """Takes the results of a batch."""
-        raise NotImplementedError(f"{type(self).__name__} does not define update")
+        """Adds the results of a batch."""
+        raise NotImplementedError(f"{type(self).__name__} must implement update")
 
     def eval(self):
-        """The figure over everything taken since the last reset."""
-        raise NotImplementedError(f"{type(self).__name__} does not define eval")
+        """Returns the value over all batches since the last reset."""
+        raise NotImplementedError(f"{type(self).__name__} must implement eval")
 
     def _states(self):
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 class CompositeMetric(MetricBase):
-    """Several metrics of the same predictions and labels."""
+    """Several metrics over the same predictions and labels."""
 
     def __init__(self, name=None):
         super().__init__(name)
         self._metrics = []
 
     def add_metric(self, metric):
-        """Adds a metric, which from now on is updated with the others."""
+        """Adds a metric to update with the others."""
         if not isinstance(metric, MetricBase):
-            raise ValueError(f"a CompositeMetric is made of metrics, not of {type(metric).__name__}")
+            raise ValueError(f"CompositeMetric.add_metric expects a MetricBase, not {type(metric).__name__}")
         self._metrics.append(metric)
 
     def reset(self):
@@ -80,7 +80,7 @@ class CompositeMetric(MetricBase):
 
 
 class Precision(MetricBase):
-    """Of the samples predicted to be positive, the share that is; predictions are probabilities of one class."""
+    """The fraction of predicted positives that are positive; predictions are probabilities of one class."""
 
     def __init__(self, name=None):
         super().__init__(name)
@@ -97,7 +97,7 @@ class Precision(MetricBase):
 
 
 class Recall(MetricBase):
-    """Of the positive samples, the share predicted to be; predictions are probabilities of one class."""
+    """The fraction of positives that are predicted positive; predictions are probabilities of one class."""
 
     def __init__(self, name=None):
         super().__init__(name)
@@ -114,7 +114,7 @@ class Recall(MetricBase):
 
 
 class Accuracy(MetricBase):
-    """The average of the accuracies of batches, weighted, usually by their sizes."""
+    """The weighted average of batch accuracies, usually weighted by batch size."""
 
     def __init__(self, name=None):
         super().__init__(name)
@@ -122,21 +122,21 @@ class Accuracy(MetricBase):
         self.weight = 0.0
 
     def update(self, value, weight):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
-        """Takes what layers.accuracy gave for a batch, and the batch's weight."""
+        """Adds the result of layers.accuracy for a batch, with the batch's weight."""
         _require_numbers(value=value, weight=weight)
         if np.any(np.asarray(weight) < 0):
-            raise ValueError(f"the weight of an accuracy cannot be negative, it is {weight}")
+            raise ValueError(f"the weight of an accuracy cannot be negative, got {weight}")
         self.value += value * weight
         self.weight += weight
 
     def eval(self):
         if np.all(self.weight == 0):
-            raise ValueError("there is no data in Accuracy: update it with what layers.accuracy gives")
+            raise ValueError("Accuracy has no data: update it with the result of layers.accuracy")
         return self.value / self.weight
 
 
 class ChunkEvaluator(MetricBase):
-    """Precision, recall and F1 of chunks, from the counts that layers.chunk_eval gives."""
+    """Precision, recall and F1 of chunks, from the counts of layers.chunk_eval."""
 
     def __init__(self, name=None):
         super().__init__(name)
@@ -147,7 +147,7 @@ class ChunkEvaluator(MetricBase):
     def update(  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         self, num_infer_chunks, num_label_chunks, num_correct_chunks
     ):
-        """Takes the counts of a batch."""
+        """Adds the counts of a batch."""
         _require_numbers(
             num_infer_chunks=num_infer_chunks,
             num_label_chunks=num_label_chunks,
@@ -158,7 +158,7 @@ class ChunkEvaluator(MetricBase):
         self.num_correct_chunks += num_correct_chunks
 
     def eval(self):
-        """Precision, recall, F1."""
+        """Returns precision, recall and F1."""
         precision = self.num_correct_chunks / self.num_infer_chunks if np.any(self.num_infer_chunks) else 0
         recall = self.num_correct_chunks / self.num_label_chunks if np.any(self.num_label_chunks) else 0
         f1 = 2 * precision * recall / (precision + recall) if np.any(self.num_correct_chunks) else 0
@@ -166,7 +166,7 @@ class ChunkEvaluator(MetricBase):
 
 
 class EditDistance(MetricBase):
-    """The average edit distance of sequences, and the share of sequences that are not quite right."""
+    """The average edit distance of sequences, and the fraction of sequences with errors."""
 
     def __init__(self, name):
         super().__init__(name)
@@ -175,7 +175,7 @@ class EditDistance(MetricBase):
         self.instance_error = 0
 
     def update(self, distances, seq_num):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
-        """Takes what layers.edit_distance gave for a batch: a distance for each sequence, and their number."""
+        """Adds the result of layers.edit_distance for a batch: a distance per sequence, and the number of sequences."""
         _require_arrays(distances=distances)
         _require_numbers(seq_num=seq_num)
         self.total_distance += float(np.sum(distances))
@@ -183,9 +183,9 @@ class EditDistance(MetricBase):
         self.instance_error += seq_num - int(np.sum(distances == 0))
 
     def eval(self):
-        """Average distance, share of sequences with an error."""
+        """Returns the average distance and the fraction of sequences with errors."""
         if np.all(self.seq_num == 0):
-            raise ValueError("there is no data in EditDistance: update it with what layers.edit_distance gives")
+            raise ValueError("EditDistance has no data: update it with the result of layers.edit_distance")
         return self.total_distance / self.seq_num, self.instance_error / self.seq_num
 
 
@@ -203,17 +203,17 @@ class Auc(MetricBase):
         self._stat_neg = np.zeros(self._num_thresholds + 1)
 
     def update(self, preds, labels):
-        """Takes probabilities of shape [n, 2], of which the second column counts, and labels 0 and 1."""
+        """Adds probabilities of shape [n, 2], whose second column is used, and labels 0 and 1."""
         _require_arrays(preds=preds, labels=labels)
         buckets = (preds[:, 1] * self._num_thresholds).astype(np.int64)
         if buckets.size and not 0 <= buckets.min() <= buckets.max() <= self._num_thresholds:
-            raise ValueError("Auc takes probabilities, but the predictions are not all between 0 and 1")
+            raise ValueError("Auc expects probabilities, but some predictions are not between 0 and 1")
         positive = labels.reshape(-1) != 0
         self._stat_pos += np.bincount(buckets[positive], minlength=self._num_thresholds + 1)
         self._stat_neg += np.bincount(buckets[~positive], minlength=self._num_thresholds + 1)
 
     def eval(self):
-        # From the highest threshold down: true positives over false positives, joined by straight lines.
+        # From the highest threshold down: true positives over false positives, by the trapezoidal rule.
         true = np.concatenate([[0.0], np.cumsum(self._stat_pos[::-1])])
         false = np.concatenate([[0.0], np.cumsum(self._stat_neg[::-1])])
         if true[-1] == 0 or false[-1] == 0:
@@ -222,15 +222,15 @@ class Auc(MetricBase):
 
 
 class DetectionMAP:
-    """Mean average precision of detected boxes, of each batch and over all batches since the last reset.
+    """Mean average precision of detected boxes, for each batch and over all batches since the last reset.
 
-    Unlike the other metrics this one is part of the program: fetch what `get_map_var` gives.
+    Unlike the other metrics, this one is part of the program: fetch the variables of `get_map_var`.
 
     Args:
-      input: detections, rows of (label, confidence, xmin, ymin, xmax, ymax), one sequence for each picture.
-      gt_label, gt_box, gt_difficult: the true boxes of each picture; difficult ones count if ``evaluate_difficult``.
-      class_num: how many classes there are, the background included.
-      overlap_threshold: how much a detection must overlap a true box to count.
+      input: detections, rows of (label, confidence, xmin, ymin, xmax, ymax), one sequence per image.
+      gt_label, gt_box, gt_difficult: the true boxes of each image; difficult ones count if ``evaluate_difficult``.
+      class_num: the number of classes, including the background.
+      overlap_threshold: the minimum overlap of a detection with a true box.
       ap_version: "integral" or "11point".
     """
 
@@ -247,7 +247,7 @@ class DetectionMAP:
         ap_version="integral",
     ):
         if not hasattr(layers, "detection_map"):
-            raise NotImplementedError("DetectionMAP needs layers.detection_map, which refluid does not have yet")
+            raise NotImplementedError("DetectionMAP requires layers.detection_map, which refluid does not support yet")
         self.helper = LayerHelper("map_eval")
         columns = [layers.cast(x=gt_label, dtype=gt_box.dtype)]
         if gt_difficult is not None:
@@ -277,11 +277,11 @@ class DetectionMAP:
         return self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
 
     def get_map_var(self):
-        """Two variables to fetch: the figure of the batch, the figure so far."""
+        """Returns two variables to fetch: the value of the batch and the value so far."""
         return self.cur_map, self.accum_map
 
     def reset(self, executor, reset_program=None):
-        """Starts again, by running a small program."""
+        """Starts over by running a small program."""
         reset_program = Program() if reset_program is None else reset_program
         with program_guard(main_program=reset_program):
             has_state = reset_program.current_block()._clone_variable(self.has_state)

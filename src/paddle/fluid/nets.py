@@ -1,4 +1,4 @@
-"""Compositions of layers that many models share."""
+"""Common compositions of layers."""
 
 from paddle.fluid import layers
 
@@ -23,7 +23,7 @@ def simple_img_conv_pool(
     act=None,
     use_cudnn=True,
 ):
-    """A 2-D convolution followed by pooling."""
+    """Applies a 2-D convolution followed by pooling."""
     convolved = layers.conv2d(
         input=input,
         num_filters=num_filters,
@@ -62,11 +62,11 @@ def img_conv_group(
     pool_type="max",
     use_cudnn=True,
 ):
-    """Several convolutions, each with optional batch normalisation and dropout, then pooling, as VGG has them.
+    """Applies several convolutions, each with optional batch normalization and dropout, then pooling, as in VGG.
 
     Args:
-      conv_num_filter: a list; one convolution for each entry. Other ``conv_`` arguments and ``param_attr`` may be
-        lists of the same length, or one value for all.
+      conv_num_filter: a list with one entry per convolution. Other ``conv_`` arguments and ``param_attr`` may be
+        lists of the same length, or a single value for all.
     """
     if not isinstance(conv_num_filter, list | tuple):
         raise TypeError(f"conv_num_filter must be a list or tuple, not {type(conv_num_filter).__name__}")
@@ -110,7 +110,7 @@ def _for_each(count, name, value):
 def sequence_conv_pool(
     input, num_filters, filter_size, param_attr=None, act="sigmoid", pool_type="max", bias_attr=None
 ):
-    """A convolution over the steps of sequences, followed by pooling of each sequence."""
+    """Applies a convolution along each sequence, followed by sequence pooling."""
     convolved = layers.sequence_conv(
         input=input,
         num_filters=num_filters,
@@ -123,18 +123,18 @@ def sequence_conv_pool(
 
 
 def glu(input, dim=-1):
-    """A gated linear unit: one half of ``input`` along ``dim``, times the sigmoid of the other half."""
+    """Applies a gated linear unit: one half of ``input`` along ``dim`` times the sigmoid of the other half."""
     value, gate = layers.split(input, num_or_sections=2, dim=dim)
     return layers.elementwise_mul(x=value, y=layers.sigmoid(x=gate))
 
 
 def scaled_dot_product_attention(queries, keys, values, num_heads=1, dropout_rate=0.0):
-    """Attention of queries to keys: the average of values, weighted by softmax(queries . keys / sqrt(size)).
+    """Computes attention: values averaged with weights softmax(queries . keys / sqrt(size)).
 
     Args:
       queries, keys, values: of shape [batch, length, size].
-      num_heads: with more than one, each input goes through a fully connected layer and is cut into heads.
-      dropout_rate: dropout of the weights.
+      num_heads: with more than one, each input goes through a fully connected layer and is split into heads.
+      dropout_rate: the dropout rate of the weights.
     """
     _check_attention(queries, keys, values, num_heads)
     if num_heads > 1:
@@ -154,14 +154,14 @@ def scaled_dot_product_attention(queries, keys, values, num_heads=1, dropout_rat
 def _check_attention(queries, keys, values, num_heads):
     shapes = [list(part.shape) for part in (queries, keys, values)]
     if any(len(shape) != 3 for shape in shapes):
-        raise ValueError(f"attention takes queries, keys and values of three dims, not {shapes}")
+        raise ValueError(f"queries, keys and values must have three dims, got {shapes}")
     if shapes[0][-1] != shapes[1][-1]:
-        raise ValueError(f"queries and keys must have the same size, not {shapes[0][-1]} and {shapes[1][-1]}")
+        raise ValueError(f"queries and keys must have the same size, got {shapes[0][-1]} and {shapes[1][-1]}")
     if shapes[1][-2] != shapes[2][-2]:
-        raise ValueError(f"keys and values must have the same length, not {shapes[1][-2]} and {shapes[2][-2]}")
+        raise ValueError(f"keys and values must have the same length, got {shapes[1][-2]} and {shapes[2][-2]}")
     for name, shape in zip(("keys", "values"), shapes[1:], strict=True):
         if shape[-1] % num_heads:
-            raise ValueError(f"the size of {name}, {shape[-1]}, cannot be divided among {num_heads} heads")
+            raise ValueError(f"the size of {name}, {shape[-1]}, is not divisible by {num_heads} heads")
 
 
 def _split_heads(x, num_heads):

@@ -12,7 +12,7 @@ __all__ = ["Operator"]
 
 
 class Operator:
-    """One op whose slots name variables of the scope it is run in."""
+    """One op whose slots name variables of the scope it runs in."""
 
     def __init__(self, type: str, **arguments: Any):
         definition = lookup(type)
@@ -22,7 +22,7 @@ class Operator:
         self.attrs = {n: v for n, v in arguments.items() if n not in self.inputs and n not in self.outputs}
 
     def run(self, scope: Any, place: Any) -> None:
-        """Reads the inputs from ``scope``, runs the op, writes the outputs back."""
+        """Reads the inputs from ``scope``, runs the op and writes the outputs back."""
         program = Program()
         block = program.global_block()
         for name in {n for names in (*self.inputs.values(), *self.outputs.values()) for n in names}:

@@ -1,4 +1,4 @@
-"""ParallelExecutor: the older way to run a program on several devices."""
+"""ParallelExecutor: the older API for running a program on several devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BuildStrategy", "ExecutionStrategy", "ParallelExecutor"]
 
 
 class ParallelExecutor:
-    """Runs one program, by default the default main program, data-parallel over the devices."""
+    """Runs a program, by default the default main program, data-parallel over the devices."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class ParallelExecutor:
 
     @property
     def device_count(self) -> int:
-        """How many devices the program runs on."""
+        """Returns the number of devices the program runs on."""
         return self._program._device_count()
 
     def drop_local_exe_scopes(self) -> None:
-        """Temporaries live inside compiled steps; there is nothing to drop."""
+        """Does nothing: temporaries exist only inside compiled steps."""

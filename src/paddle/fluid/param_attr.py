@@ -1,4 +1,4 @@
-"""What can be said about a parameter when a layer creates it."""
+"""Attributes of a parameter that a layer creates."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["ParamAttr", "WeightNormParamAttr"]
 
 
 class ParamAttr:
-    """A parameter's name, first values and treatment in training.
+    """A parameter's name, initializer and training options.
 
     Args:
-      name: shares the parameter with every layer that gives the same name; made up if None.
-      initializer: gives the first values; Xavier for weights and 0 for biases if None.
-      learning_rate: multiplies the optimizer's.
-      regularizer: replaces the optimizer's.
+      name: shares the parameter with every layer that uses the same name; generated if None.
+      initializer: defaults to Xavier for weights and 0 for biases.
+      learning_rate: multiplies the optimizer's learning rate.
+      regularizer: overrides the optimizer's.
       trainable: whether the optimizer updates the parameter.
-      gradient_clip: how its gradient is clipped.
+      gradient_clip: how the gradient is clipped.
       do_model_average: whether ModelAverage averages it.
     """
 
@@ -36,7 +36,7 @@ class ParamAttr:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a string, not {type(name).__name__}")
         if name == "":
-            raise ValueError("the name of a parameter cannot be empty")
+            raise ValueError("a parameter name cannot be empty")
         self.name = name
         self.initializer = initializer
         self.learning_rate = learning_rate
@@ -59,7 +59,7 @@ class ParamAttr:
 
     @staticmethod
     def _to_attr(arg: Any) -> Any:
-        """What users pass as param_attr or bias_attr, as ParamAttr; a list becomes a list, False stays False."""
+        """Converts a user's param_attr or bias_attr to a ParamAttr; a list becomes a list, False stays False."""
         if arg is None or arg is True:
             return ParamAttr()
         if arg is False or isinstance(arg, ParamAttr):
@@ -73,12 +73,12 @@ class ParamAttr:
         if isinstance(arg, WeightDecayRegularizer):
             return ParamAttr(regularizer=arg)
         raise TypeError(
-            f"a parameter is described by a ParamAttr, a name, an initializer, a regularizer or False, "
-            f"not by {type(arg).__name__}"
+            f"expected a ParamAttr, a name, an initializer, a regularizer or False to describe a parameter, "
+            f"got {type(arg).__name__}"
         )
 
     def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
-        """The arguments of ``Block.create_parameter``."""
+        """Returns the arguments of ``Block.create_parameter``."""
         kwargs = {
             "name": self.name,
             "optimize_attr": {"learning_rate": self.learning_rate},
@@ -93,13 +93,13 @@ class ParamAttr:
 
 
 class WeightNormParamAttr(ParamAttr):
-    """A weight that is trained as a direction and a length.
+    """A weight trained as a direction and a magnitude.
 
     Args:
-      dim: the dim that keeps lengths of its own; None has one length for the whole weight.
+      dim: the dim with a magnitude per index; None uses one magnitude for the whole weight.
     """
 
-    # Weights made this way; saving and serving tools look here.
+    # Weights created this way, for tools that save and serve models.
     params_with_weight_norm: list[Any] = []
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How long the steps of a program take: a printed table, and a trace file for a browser."""
+"""Timing of a program's steps: a printed table, and a trace file for a browser."""
 
 import warnings
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ __all__ = ["cuda_profiler", "profiler", "reset_profiler", "start_profiler", "sto
 
 @contextmanager
 def profiler(state, sorted_key=None, profile_path="/tmp/profile", tracer_option="Default", jax_trace_dir=None):
-    """Profiles what runs inside, then prints a table and writes a trace.
+    """Profiles the code inside the context, then prints a table and writes a trace.
 
     Args:
-      state: "CPU", "GPU" or "All"; the same events are recorded on all of them.
+      state: "CPU", "GPU" or "All"; all record the same events.
       sorted_key: "calls", "total", "max", "min" or "ave"; None keeps the order of appearance.
-      profile_path: where the trace goes; open it in chrome://tracing or ui.perfetto.dev.
-      jax_trace_dir: a folder for the trace of JAX's own profiler, with the kernels inside a step.
+      profile_path: the trace file; open it in chrome://tracing or ui.perfetto.dev.
+      jax_trace_dir: a directory for the trace of JAX's profiler, which shows the kernels inside a step.
     """
     start_profiler(state, tracer_option, jax_trace_dir)
     try:
@@ -26,14 +26,14 @@ def profiler(state, sorted_key=None, profile_path="/tmp/profile", tracer_option=
 
 
 def start_profiler(state, tracer_option="Default", jax_trace_dir=None):
-    """Begins to record; see `profiler`."""
+    """Starts recording; see `profiler`."""
     _require_one_of("state", state, ("CPU", "GPU", "All"))
     _require_one_of("tracer_option", tracer_option, ("Default", "OpDetail", "AllOpDetail"))
     profiling.start(jax_trace_dir)
 
 
 def stop_profiler(sorted_key=None, profile_path="/tmp/profile"):
-    """Ends the recording, prints the table and writes the trace; see `profiler`."""
+    """Stops recording, prints the table and writes the trace; see `profiler`."""
     _require_one_of("sorted_key", sorted_key, (None, "default", *profiling.SORT_KEYS))
     recording = profiling.stop()
     if recording is None:
@@ -46,17 +46,17 @@ def stop_profiler(sorted_key=None, profile_path="/tmp/profile"):
 
 
 def reset_profiler():
-    """Forgets what was recorded so far."""
+    """Discards the events recorded so far."""
     profiling.reset()
 
 
 @contextmanager
 def cuda_profiler(output_file, output_mode=None, config=None):
-    """Runs what is inside, with a warning: nvprof, which this drove, is gone."""
+    """Runs the code inside the context with a warning: nvprof, which this controlled, no longer exists."""
     _require_one_of("output_mode", output_mode, (None, "kvp", "csv"))
     warnings.warn(
-        f"cuda_profiler drove nvprof, which no longer exists; {output_file} is not written. "
-        "Use fluid.profiler.profiler(..., jax_trace_dir=...) for the kernels inside a step.",
+        f"cuda_profiler used nvprof, which no longer exists; {output_file} is not written. "
+        "Use fluid.profiler.profiler(..., jax_trace_dir=...) to see the kernels inside a step.",
         stacklevel=3,
     )
     yield
@@ -64,4 +64,4 @@ def cuda_profiler(output_file, output_mode=None, config=None):
 
 def _require_one_of(name, value, allowed):
     if value not in allowed:
-        raise ValueError(f"the {name} of the profiler must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+        raise ValueError(f"profiler: {name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")

@@ -1,4 +1,4 @@
-"""Weight decay: terms that grow with the parameters, added to their gradients."""
+"""Weight decay: regularization terms added to gradients."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from refluid.ir import Variable, VarType, name_scope
 
 __all__ = ["L1Decay", "L1DecayRegularizer", "L2Decay", "L2DecayRegularizer"]
 
-# What Fluid appends to the name of a sparse gradient that decay has made dense.
+# Fluid's suffix for a sparse gradient that weight decay made dense.
 _NEW_GRAD = "@NEWGRAD@"
 
 
 class WeightDecayRegularizer:
-    """A regularizer is called as ``regularizer(param, grad, block)`` and returns the term to add to ``grad``."""
+    """Base class: ``regularizer(param, grad, block)`` returns the term to add to ``grad``."""
 
     def __call__(self, param: Variable, grad: Variable, block: Any) -> Variable:
-        raise NotImplementedError(f"{type(self).__name__} does not say how it regularizes")
+        raise NotImplementedError(f"{type(self).__name__} must implement __call__")
 
 
 class L2DecayRegularizer(WeightDecayRegularizer):
-    """Adds ``regularization_coeff * param`` to the gradient, as half the coefficient times |param|^2 in a loss does."""
+    """Adds ``regularization_coeff * param`` to the gradient, the gradient of coeff / 2 * |param|^2."""
 
     def __init__(self, regularization_coeff: float = 0.0):
         self._regularization_coeff = _coefficient(regularization_coeff)
@@ -36,7 +36,7 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 
 
 class L1DecayRegularizer(WeightDecayRegularizer):
-    """Adds ``regularization_coeff * sign(param)`` to the gradient, which drives parameters to zero."""
+    """Adds ``regularization_coeff * sign(param)`` to the gradient, which makes parameters sparse."""
 
     def __init__(self, regularization_coeff: float = 0.0):
         self._regularization_coeff = _coefficient(regularization_coeff)
@@ -58,9 +58,9 @@ L2Decay = L2DecayRegularizer
 def append_regularization_ops(
     parameters_and_grads: Sequence[tuple[Variable, Variable | None]], regularization: Any = None
 ) -> list[tuple[Variable, Variable | None]]:
-    """Adds each parameter's own regularizer, or else ``regularization``, to its gradient; returns the new pairs.
+    """Applies each parameter's own regularizer, or else ``regularization``, to its gradient; returns the new pairs.
 
-    Every row of a sparsely updated parameter decays, as in Fluid, so its gradient becomes dense.
+    As in Fluid, every row of a sparsely updated parameter decays, so its gradient becomes dense.
     """
     pairs = []
     with name_scope("regularization"):
@@ -87,7 +87,7 @@ def _regularized(regularizer: Any, param: Variable, grad: Variable) -> Variable:
 
 def _coefficient(value: float) -> float:
     if value is None:
-        raise ValueError("a regularizer needs its regularization_coeff")
+        raise ValueError("a regularizer requires regularization_coeff")
     return value
 
 

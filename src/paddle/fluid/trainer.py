@@ -1,4 +1,4 @@
-"""Fluid 0.14's high-level training: a Trainer owns programs, scope and loop, and tells a handler what happens."""
+"""Fluid 0.14's high-level training: a Trainer owns programs, scope and loop, and reports events to a handler."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ __all__ = [
 
 
 class BeginEpochEvent:
-    """An epoch begins."""
+    """Signals the start of an epoch."""
 
     def __init__(self, epoch_id: int):
         self.epoch = epoch_id
 
 
 class EndEpochEvent:
-    """An epoch is over."""
+    """Signals the end of an epoch."""
 
     def __init__(self, epoch_id: int):
         self.epoch = epoch_id
 
 
 class BeginStepEvent:
-    """A step begins; a handler that sets ``fetch_metrics`` to False spares this step its metrics."""
+    """Signals the start of a step; a handler may set ``fetch_metrics`` to False to skip its metrics."""
 
     def __init__(self, epoch_id: int, step_id: int):
         self.epoch, self.step = epoch_id, step_id
@@ -59,20 +59,20 @@ class BeginStepEvent:
 
 
 class EndStepEvent:
-    """A step is over; ``metrics`` are the values of what train_func returned."""
+    """Signals the end of a step; ``metrics`` are the values of train_func's outputs."""
 
     def __init__(self, epoch_id: int, step_id: int, metrics: list[Any]):
         self.epoch, self.step, self.metrics = epoch_id, step_id, metrics
 
 
 class CheckpointConfig:
-    """When a Trainer saves checkpoints, where, and how many it keeps.
+    """When and where a Trainer saves checkpoints, and how many it keeps.
 
     Args:
-      checkpoint_dir: a folder of its own; by default the current one.
-      max_num_checkpoints: older ones are removed.
-      epoch_interval: only epochs whose number is a multiple save.
-      step_interval: only steps whose number is a multiple save.
+      checkpoint_dir: a directory for checkpoints only; defaults to the current one.
+      max_num_checkpoints: the number of checkpoints kept; older ones are removed.
+      epoch_interval: save only in epochs whose number is a multiple of this.
+      step_interval: save only after steps whose number is a multiple of this.
     """
 
     def __init__(
@@ -89,28 +89,28 @@ class CheckpointConfig:
         }
         for name, count in counts.items():
             if not isinstance(count, int) or count < 1:
-                raise ValueError(f"CheckpointConfig: {name} must be 1 or more, not {count!r}")
+                raise ValueError(f"CheckpointConfig: {name} must be at least 1, got {count!r}")
         self.checkpoint_dir = os.getcwd() if checkpoint_dir is None else checkpoint_dir
         self.max_num_checkpoints = max_num_checkpoints
         self.epoch_interval, self.step_interval = epoch_interval, step_interval
 
     def is_due(self, epoch: int, step: int) -> bool:
-        """Whether a checkpoint is saved after this step."""
+        """Returns whether a checkpoint is saved after this step."""
         return epoch % self.epoch_interval == 0 and step % self.step_interval == 0
 
 
 class Trainer:
     """Builds a model from functions and trains it.
 
-    With a checkpoint_config, a Trainer begins where the newest complete checkpoint ended, if there is one: `train`
-    reads past the batches of that epoch that were trained on before. Checkpoints are removed when training has ended.
+    With a checkpoint_config, training resumes from the newest complete checkpoint, if there is one: `train` skips the
+    batches of that epoch that have been trained on. Checkpoints are removed when training ends.
 
     Args:
-      train_func: makes the model; returns the loss, or a list of variables that begins with it.
-      optimizer_func: makes the optimizer.
-      param_path: a folder that `save_params` wrote, to begin from.
-      place: by default a GPU where there is one.
-      parallel: one replica for each device.
+      train_func: builds the model; returns the loss, or a list of variables that starts with it.
+      optimizer_func: returns the optimizer.
+      param_path: a directory written by `save_params` to start from.
+      place: defaults to a GPU if there is one.
+      parallel: run one replica per device.
       checkpoint_config: a CheckpointConfig.
     """
 
@@ -124,10 +124,10 @@ class Trainer:
         checkpoint_config: CheckpointConfig | None = None,
     ):
         if checkpoint_config is not None and not isinstance(checkpoint_config, CheckpointConfig):
-            raise TypeError(f"checkpoint_config is a CheckpointConfig, not {type(checkpoint_config).__name__}")
+            raise TypeError(f"checkpoint_config must be a CheckpointConfig, not {type(checkpoint_config).__name__}")
         if "PADDLE_TRAINING_ROLE" in os.environ:
             raise NotImplementedError(
-                "fluid.Trainer trains in one process; for a cluster (PADDLE_TRAINING_ROLE is set) use the executor"
+                "fluid.Trainer trains in one process; PADDLE_TRAINING_ROLE is set, so use the executor for a cluster"
             )
         self.place, self.parallel = _place(place), parallel
         self.checkpoint_cfg = checkpoint_config
@@ -144,8 +144,10 @@ class Trainer:
             self.exe.run(self.startup_program)
             if param_path and at(param_path).is_dir():
                 io.load_persistables(self.exe, param_path, self.train_program)
-            elif param_path:  # not an error in Fluid: scripts name a folder that only their first run makes
-                warnings.warn(f"param_path: there is no folder {param_path}, so parameters are new", stacklevel=2)
+            elif param_path:  # not an error in Fluid: scripts pass a directory that only their first run creates
+                warnings.warn(
+                    f"param_path: directory {param_path} does not exist; parameters start fresh", stacklevel=2
+                )
         if checkpoint_config is not None:
             self._load_checkpoint(checkpoint_config)
 
@@ -159,9 +161,9 @@ class Trainer:
         """Trains for a number of epochs.
 
         Args:
-          event_handler: called with the four kinds of events.
-          reader: gives batches of samples.
-          feed_order: the names of the variables in a sample's order, or a dict of name to position.
+          event_handler: called with each event.
+          reader: yields batches of samples.
+          feed_order: variable names in the order of a sample's fields, or a dict of name to position.
         """
         self._stopped = False
         resume, self._resume = self._resume, None
@@ -176,28 +178,28 @@ class Trainer:
             checkpoints.remove_checkpoints(self.checkpoint_cfg.checkpoint_dir)
 
     def test(self, reader: Callable[[], Any], feed_order: Any = None) -> list[float]:
-        """The means over a reader's batches of what train_func returned."""
+        """Returns the means of train_func's outputs over a reader's batches."""
         feeder = self._feeder(self.test_program, feed_order)
         names = [output.name for output in self.train_func_outputs]
         with self._own_world():
             rows = [self.exe.run(self.test_program, feed=feeder.feed(batch), fetch_list=names) for batch in reader()]
         if not rows:
-            raise ValueError("the reader gave no batch to test on")
+            raise ValueError("the reader yielded no batch to test on")
         return [float(np.mean([value.ravel()[0] for value in column])) for column in zip(*rows, strict=True)]
 
     def stop(self) -> None:
-        """Ends training after the current step; for event handlers."""
+        """Stops training after the current step; for event handlers."""
         self._stopped = True
 
     def save_params(self, param_path: str) -> None:
-        """Saves parameters and optimizer state, for ``param_path`` of a Trainer or an Inferencer."""
+        """Saves parameters and optimizer state, for the ``param_path`` of a Trainer or an Inferencer."""
         with self._own_world():
             io.save_persistables(self.exe, param_path, self.train_program)
 
     def save_inference_model(
         self, param_path: str, feeded_var_names: Sequence[str], target_var_indexes: Sequence[int]
     ) -> None:
-        """Saves what computes some outputs of train_func, by their positions."""
+        """Saves an inference model for some outputs of train_func, given by index."""
         targets = [self.train_func_outputs[index] for index in target_var_indexes]
         with self._own_world():
             io.save_inference_model(param_path, feeded_var_names, targets, self.exe, self.train_program)
@@ -211,7 +213,7 @@ class Trainer:
         resume: dict[str, Any] | None,
     ) -> None:
         handle(BeginEpochEvent(epoch))
-        if resume:  # the reader shuffles as it did before
+        if resume:  # so that the reader shuffles as it did before
             restore_host_random_state(resume["reader"])
         readers_state = host_random_state()
         program: Any = self.train_program
@@ -265,15 +267,15 @@ def _place(place: Any) -> Place:
 
 
 def _feed_variables(program: Program, feed_order: Any) -> list[Variable]:
-    """The variables to feed: all data variables as they were declared, or as an order says."""
+    """Returns the variables to feed: all data variables as declared, or in ``feed_order``."""
     block = program.global_block()
     if feed_order is None:
         return [variable for variable in block.vars.values() if variable.is_data]
     if isinstance(feed_order, Mapping):
         positions = sorted(feed_order.values())
         if positions != list(range(len(feed_order))):
-            raise ValueError(f"the positions of feed_order must be 0 to {len(feed_order) - 1}, not {positions}")
+            raise ValueError(f"the positions of feed_order must be 0 to {len(feed_order) - 1}, got {positions}")
         feed_order = sorted(feed_order, key=lambda name: feed_order[name])
     if not isinstance(feed_order, list | tuple):
-        raise TypeError(f"feed_order is a list of names or a dict of positions, not {type(feed_order).__name__}")
+        raise TypeError(f"feed_order must be a list of names or a dict of positions, not {type(feed_order).__name__}")
     return [block.var(name) for name in feed_order]

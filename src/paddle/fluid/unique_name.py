@@ -1,4 +1,4 @@
-"""Fresh names, under Fluid's module path."""
+"""Unique names, under Fluid's module path."""
 
 from refluid.ir.unique_name import UniqueNameGenerator, generate, guard, switch
 

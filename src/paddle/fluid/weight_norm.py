@@ -1,4 +1,4 @@
-"""Weight normalisation: a weight as direction ``v`` and length ``g``."""
+"""Weight normalization: a weight as direction ``v`` and magnitude ``g``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def normalized_weight(helper: LayerHelper, attr: WeightNormParamAttr, shape: Sequence[int], dtype: Any) -> Variable:
-    """The weight ``v * g / ||v||``; the norm is taken over every dim but ``attr.dim``."""
+    """Returns the weight ``v * g / ||v||``; the norm is taken over every dim except ``attr.dim``."""
     dim = attr.dim
     length_attr, direction_attr = copy.deepcopy(attr), copy.deepcopy(attr)
     length_attr.name = unique_name.generate(f"{helper.name}.w_g") if attr.name is None else attr.name + "_g"
@@ -26,7 +26,7 @@ def normalized_weight(helper: LayerHelper, attr: WeightNormParamAttr, shape: Seq
         dtype=dtype, shape=[dim for dim in kept if dim != 1] or [1], **length_attr._to_kwargs()
     )
     in_startup = startup.create_parameter(dtype=dtype, shape=length.shape, **length_attr._to_kwargs())
-    # The length starts as the direction's norm, so that the weight starts as its initializer made it.
+    # The magnitude starts as the norm of the direction, so that the weight starts as initialized.
     norm = _norm_except(startup, startup.var(direction.name), dim, len(shape))
     startup.append_op(
         type="reshape", inputs={"X": norm}, outputs={"Out": in_startup}, attrs={"shape": list(length.shape)}
@@ -46,7 +46,7 @@ def _weight(block: Block, direction: Variable, length: Variable, dim: int | None
 
 
 def _norm_except(block: Block, value: Variable, dim: int | None, rank: int) -> Variable:
-    """The 2-norm over every dim but ``dim``, those dims kept with size 1."""
+    """Returns the 2-norm over every dim except ``dim``, keeping those dims with size 1."""
     squared, total, norm = (_temporary(block, value) for _ in range(3))
     block.append_op(type="square", inputs={"X": value}, outputs={"Out": squared})
     axes = [i for i in range(rank) if i != dim]

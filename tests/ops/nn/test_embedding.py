@@ -29,7 +29,7 @@ def test_padding_gives_zeros():
 
 
 def test_padding_must_be_a_row():
-    with pytest.raises(ValueError, match="padding_idx 5 is not a row"):
+    with pytest.raises(ValueError, match="padding_idx 5 is out of range"):
         look_up([0], padding_idx=5)
 
 

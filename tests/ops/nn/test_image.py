@@ -91,11 +91,11 @@ def test_unpool_knows_only_max():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({}, ValueError, "needs out_shape or scale"),
+        ({}, ValueError, "requires out_shape or scale"),
         ({"out_shape": [4, 4], "resample": "CUBIC"}, ValueError, "BILINEAR, TRILINEAR or NEAREST"),
-        ({"out_shape": [4, 4, 4], "resample": "TRILINEAR"}, ValueError, "input of 5 dims, not of 4"),
+        ({"out_shape": [4, 4, 4], "resample": "TRILINEAR"}, ValueError, "input with 5 dims, got 4"),
         ({"out_shape": [4]}, ValueError, "must hold 2 sizes, not 1"),
-        ({"out_shape": [4, 0]}, ValueError, "every size must be positive"),
+        ({"out_shape": [4, 0]}, ValueError, "all sizes must be positive"),
         ({"out_shape": 4}, TypeError, "out_shape must be a list or a Variable"),
         ({"scale": "2"}, TypeError, "scale must be a number or a Variable"),
         ({"scale": -1.0}, ValueError, "scale must be positive"),
@@ -114,7 +114,7 @@ def test_other_layers_check_their_arguments():
     x = image(-1, 4, 8, 8)
     with pytest.raises(TypeError, match="group must be an integer"):
         fluid.layers.shuffle_channel(x, 2.0)
-    with pytest.raises(TypeError, match="space_to_depth takes a Variable"):
+    with pytest.raises(TypeError, match="space_to_depth: x must be a Variable"):
         fluid.layers.space_to_depth(np.ones(3), 2)
     with pytest.raises(TypeError, match="out_shape must be a list or a Variable"):
         fluid.layers.affine_grid(image(-1, 2, 3, name="theta"), 3)

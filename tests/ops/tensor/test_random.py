@@ -154,5 +154,5 @@ def test_uniform_random_keeps_float64():
 @pytest.mark.parametrize("shape", [[], 3, "23"])
 def test_random_layers_check_their_shape(shape):
     for layer in (fluid.layers.uniform_random, fluid.layers.gaussian_random):
-        with pytest.raises(TypeError, match="shape must be a Variable or a list"):
+        with pytest.raises(TypeError, match="shape must be a Variable or a non-empty list"):
             layer(shape)

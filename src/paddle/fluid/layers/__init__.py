@@ -1,4 +1,4 @@
-"""The layers: functions that append ops to the default program and return variables."""
+"""Layers: functions that append ops to the default program and return variables."""
 
 import difflib
 import importlib
@@ -21,5 +21,5 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     close = difflib.get_close_matches(name, __all__, n=1)
-    hint = f"; the nearest name it has is {close[0]}" if close else ""
-    raise AttributeError(f"refluid does not have the layer {name}{hint}")
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise AttributeError(f"refluid has no layer {name}{hint}")

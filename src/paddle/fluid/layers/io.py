@@ -1,4 +1,4 @@
-"""Data variables, where a program is fed, and variables that are read from files."""
+"""Data variables that are fed, and variables loaded from files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def data(
     type: VarType = VarType.LOD_TENSOR,
     stop_gradient: bool = True,
 ) -> Variable:
-    """A variable that is fed; -1 for the batch is put before ``shape``, unless that has an unknown dim already."""
+    """Creates a variable to feed; prepends -1 for the batch to ``shape``, unless it already has an unknown dim."""
     dims = [-1 if dim is None else int(dim) for dim in shape]
     if append_batch_size and all(dim >= 0 for dim in dims):
         dims = [-1, *dims]
@@ -33,7 +33,7 @@ def data(
 
 
 def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:
-    """Reads ``out`` from a file that a save op or `fluid.io.save_vars` wrote, whenever the program runs."""
+    """Loads ``out`` from a file written by a save op or `fluid.io.save_vars`, whenever the program runs."""
     attrs: dict[str, Any] = {"file_path": file_path}
     if load_as_fp16 is not None:
         attrs["load_as_fp16"] = load_as_fp16

@@ -1,8 +1,8 @@
-"""Learning rates that change with the step, computed by ops of the training program itself.
+"""Learning rate schedules, computed by ops of the training program.
 
-Steps are counted in ``@LR_DECAY_COUNTER@``, advanced at the beginning of every run. Where real Fluid chooses between
-values with a Switch (piecewise_decay, linear_lr_warmup, polynomial_decay with cycle), these schedules add up all
-values, each times one or zero: the very same numbers, without branches.
+Steps are counted in ``@LR_DECAY_COUNTER@``, which every run increments first. Where Fluid selects a value with a
+Switch (piecewise_decay, linear_lr_warmup, polynomial_decay with cycle), these schedules sum all values, each
+weighted by one or zero: the same numbers without branches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COUNTER = "@LR_DECAY_COUNTER@"
 
 
 def _schedule(build: Callable[..., Variable]) -> Callable[..., Variable]:
-    """Ops appended inside belong to the learning rate: transpilers move them, test programs leave them out."""
+    """Marks the appended ops as learning rate ops: transpilers move them, and test programs drop them."""
 
     @wraps(build)
     def scheduled(*args: Any, **options: Any) -> Variable:
@@ -41,14 +41,14 @@ def _schedule(build: Callable[..., Variable]) -> Callable[..., Variable]:
 
 
 def _decay_step_counter(begin: int = 0) -> Variable:
-    """The number of the current run as float32, from ``begin`` on."""
+    """Returns the number of the current run as float32, starting at ``begin``."""
     step = layers.autoincreased_step_counter(counter_name=_COUNTER, begin=begin, step=1)
     return layers.cast(step, "float32")
 
 
 @_schedule
 def noam_decay(d_model: int, warmup_steps: int, learning_rate: float = 1.0) -> Variable:
-    """Grows for ``warmup_steps`` and then falls with the root of the step, scaled by the root of ``d_model``."""
+    """Increases linearly for ``warmup_steps``, then decays with the inverse square root of the step, as in Noam."""
     step = _decay_step_counter(1)
     falling = step**-0.5
     growing = (warmup_steps**-1.5) * step
@@ -57,19 +57,19 @@ def noam_decay(d_model: int, warmup_steps: int, learning_rate: float = 1.0) -> V
 
 @_schedule
 def exponential_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Variable:
-    """learning_rate * decay_rate ^ (step / decay_steps); ``staircase`` takes whole powers only."""
+    """learning_rate * decay_rate ^ (step / decay_steps); ``staircase`` uses integer powers only."""
     return learning_rate * (decay_rate ** _periods(decay_steps, staircase))
 
 
 @_schedule
 def natural_exp_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Variable:
-    """learning_rate * e ^ (-decay_rate * step / decay_steps); ``staircase`` takes whole periods only."""
+    """learning_rate * e ^ (-decay_rate * step / decay_steps); ``staircase`` uses whole periods only."""
     return learning_rate * layers.exp(-1 * decay_rate * _periods(decay_steps, staircase))
 
 
 @_schedule
 def inverse_time_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Variable:
-    """learning_rate / (1 + decay_rate * step / decay_steps); ``staircase`` takes whole periods only."""
+    """learning_rate / (1 + decay_rate * step / decay_steps); ``staircase`` uses whole periods only."""
     return learning_rate / (1 + decay_rate * _periods(decay_steps, staircase))
 
 
@@ -86,7 +86,7 @@ def polynomial_decay(
     power: float = 1.0,
     cycle: bool = False,
 ) -> Variable:
-    """Falls from learning_rate to end_learning_rate in ``decay_steps``, and with ``cycle`` again and again."""
+    """Decays from learning_rate to end_learning_rate in ``decay_steps``; ``cycle`` repeats the decay."""
     step = _decay_step_counter()
     if cycle:
         rounds = layers.ceil(step / decay_steps)
@@ -102,10 +102,10 @@ def polynomial_decay(
 
 @_schedule
 def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Variable:
-    """values[0] before step boundaries[0], values[1] before boundaries[1], ..., the last value from then on."""
+    """values[0] before step boundaries[0], values[1] before boundaries[1], ..., then the last value."""
     if len(values) - len(boundaries) != 1:
         raise ValueError(
-            f"piecewise_decay needs one value more than boundaries, got {len(values)} and {len(boundaries)}"
+            f"piecewise_decay: expected one more value than boundaries, got {len(values)} and {len(boundaries)}"
         )
     rate = _rate_variable("learning_rate")
     step = _decay_step_counter()
@@ -116,14 +116,14 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
 
 @_schedule
 def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Variable:
-    """Falls along half a cosine over ``epochs``, once per epoch."""
+    """Decays along half a cosine over ``epochs``, once per epoch."""
     epoch = layers.floor(_decay_step_counter() / step_each_epoch)
     return learning_rate * 0.5 * (layers.cos(epoch * math.pi / epochs) + 1)
 
 
 @_schedule
 def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: int, start_lr: float, end_lr: float) -> Variable:
-    """Grows from start_lr to end_lr in ``warmup_steps``; then it is ``learning_rate``, a number or another schedule."""
+    """Increases from start_lr to end_lr in ``warmup_steps``; then follows ``learning_rate``, a number or a schedule."""
     if isinstance(learning_rate, int):
         learning_rate = float(learning_rate)
     rate = _rate_variable("learning_rate_warmup", dtype=getattr(learning_rate, "dtype", "float32"))
@@ -143,7 +143,7 @@ def _constant(value: float) -> Variable:
 
 
 def _first_true(cases: Sequence[tuple[Variable, Variable]], otherwise: Variable) -> Variable:
-    """The value of the first case that holds: each is added with weight one or zero, which is exact."""
+    """Returns the value of the first true case: each is added with weight one or zero, which is exact."""
     left = None
     parts = []
     for condition, value in cases:

@@ -1,4 +1,4 @@
-"""Loss layers, but for those over sampled classes."""
+"""Loss layers, except those that sample classes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ kIgnoreIndex = -100
 
 
 def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
-    """exp(input) normalised to a sum of 1 along ``axis``."""
+    """Computes exp(input) normalized to sum to 1 along ``axis``."""
     require_floating("softmax", input=input)
     attrs = {"axis": axis, "use_cudnn": use_cudnn}
     return append_single_op("softmax", {"X": input}, {"Out": input.dtype}, attrs, name)["Out"]
@@ -44,11 +44,11 @@ def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, a
 def cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = kIgnoreIndex
 ) -> Variable:
-    """-log of the probability of the label, ``input`` being probabilities over the last dim.
+    """Computes the negative log likelihood of the label, given probabilities over the last dim.
 
     Args:
-      soft_label: label gives a weight for every class instead of a class.
-      ignore_index: a hard label that costs nothing.
+      soft_label: label is a distribution over classes instead of a class index.
+      ignore_index: a hard label whose loss is 0.
     """
     require_floating("cross_entropy", input=input)
     inputs = {"X": input, "Label": label}
@@ -68,10 +68,10 @@ def softmax_with_cross_entropy(
     return_softmax: bool = False,
     axis: int = -1,
 ) -> Any:
-    """Cross entropy of softmax(logits), in one step that neither overflows nor takes the logarithm of zero.
+    """Computes the cross entropy of softmax(logits) in one numerically stable op.
 
     Returns:
-      The loss, or (loss, softmax) with ``return_softmax``. No gradient flows back through the softmax returned.
+      The loss, or (loss, softmax) with ``return_softmax``. No gradient flows through the returned softmax.
     """
     require_floating("softmax_with_cross_entropy", logits=logits)
     attrs = {
@@ -92,7 +92,7 @@ def sigmoid_cross_entropy_with_logits(
     name: str | None = None,
     normalize: bool = False,
 ) -> Variable:
-    """Logistic loss of each entry on its own; ``normalize`` divides by the number of entries that are not ignored."""
+    """Computes the element-wise logistic loss; ``normalize`` divides by the number of entries that are not ignored."""
     require_floating("sigmoid_cross_entropy_with_logits", x=x)
     attrs = {"ignore_index": ignore_index, "normalize": normalize}
     inputs = {"X": x, "Label": label}
@@ -100,7 +100,7 @@ def sigmoid_cross_entropy_with_logits(
 
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """(input - label)^2, entry by entry."""
+    """Computes (input - label)^2 element-wise."""
     require_floating("square_error_cost", input=input, label=label)
     helper = LayerHelper("square_error_cost", input=input)
     difference, square = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
@@ -110,7 +110,7 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
 
 
 def mse_loss(input: Variable, label: Variable) -> Variable:
-    """The mean of (input - label)^2."""
+    """Computes the mean of (input - label)^2."""
     return layers.reduce_mean(square_error_cost(input, label))
 
 
@@ -121,11 +121,11 @@ def smooth_l1(
     outside_weight: Variable | None = None,
     sigma: float | None = None,
 ) -> Variable:
-    """Row sums of a loss that is quadratic near zero and linear beyond 1 / sigma^2.
+    """Computes the smooth L1 loss of each row: quadratic near zero and linear beyond 1 / sigma^2.
 
     Args:
-      inside_weight: factor of x - y.
-      outside_weight: factor of the loss.
+      inside_weight: multiplies x - y.
+      outside_weight: multiplies the loss.
     """
     require_floating("smooth_l1", x=x, y=y)
     inputs = {"X": x, "Y": y, "InsideWeight": inside_weight, "OutsideWeight": outside_weight}
@@ -134,28 +134,28 @@ def smooth_l1(
 
 
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
-    """Half the squared error up to ``delta``, linear beyond."""
+    """Computes half the squared error up to ``delta`` and a linear loss beyond."""
     require_floating("huber_loss", input=input, label=label)
     outputs = {"Residual": input.dtype, "Out": input.dtype}
     return append_single_op("huber_loss", {"X": input, "Y": label}, outputs, {"delta": delta})["Out"]
 
 
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
-    """Negative log likelihood of a probability and a label between 0 and 1."""
+    """Computes the negative log likelihood of a probability, given a label between 0 and 1."""
     require_floating("log_loss", input=input, label=label)
     inputs = {"Predicted": input, "Labels": label}
     return append_single_op("log_loss", inputs, {"Loss": input.dtype}, {"epsilon": epsilon}, name)["Loss"]
 
 
 def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
-    """Kullback-Leibler divergence of exp(x) from ``target``; reduction is none, batchmean, mean or sum."""
+    """Computes the Kullback-Leibler divergence of exp(x) from ``target``; reduction is none, batchmean, mean or sum."""
     require_floating("kldiv_loss", x=x, target=target)
     inputs = {"X": x, "Target": target}
     return append_single_op("kldiv_loss", inputs, {"Loss": x.dtype}, {"reduction": reduction}, name)["Loss"]
 
 
 def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None = None) -> Variable:
-    """RankNet's loss: ``label`` is the probability that left ranks above right."""
+    """Computes the RankNet loss; ``label`` is the probability that left ranks above right."""
     require_floating("rank_loss", label=label, left=left, right=right)
     inputs = {"Label": label, "Left": left, "Right": right}
     return append_single_op("rank_loss", inputs, {"Out": left.dtype}, name=name)["Out"]
@@ -164,7 +164,7 @@ def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None
 def margin_rank_loss(
     label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
 ) -> Variable:
-    """max(0, -label * (left - right) + margin), label being 1 or -1."""
+    """Computes max(0, -label * (left - right) + margin), where label is 1 or -1."""
     require_floating("margin_rank_loss", label=label, left=left, right=right)
     inputs = {"Label": label, "X1": left, "X2": right}
     outputs = {"Out": left.dtype, "Activated": left.dtype}
@@ -172,7 +172,7 @@ def margin_rank_loss(
 
 
 def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
-    """Bayesian personalised ranking: how far the label's score is above each other score."""
+    """Computes the Bayesian personalized ranking loss of the label's score against every other score."""
     require_floating("bpr_loss", input=input)
     return append_single_op("bpr_loss", {"X": input, "Label": label}, {"Y": input.dtype}, name=name)["Y"]
 
@@ -180,11 +180,11 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
 def teacher_student_sigmoid_loss(
     input: Variable, label: Variable, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0
 ) -> Variable:
-    """Logistic loss with a click and, where there is one, with a teacher's score, both coded in ``label``.
+    """Computes the logistic loss of a click and, if available, of a teacher's score, both encoded in ``label``.
 
     Args:
       label: -2 no click, -1 click; with a score s, s for no click and 1 + s for a click.
-      soft_max_up_bound, soft_max_lower_bound: beyond these no gradient flows.
+      soft_max_up_bound, soft_max_lower_bound: no gradient flows beyond these bounds.
     """
     require_floating("teacher_student_sigmoid_loss", input=input, label=label)
     helper = LayerHelper("teacher_student_sigmoid_loss", input=input)
@@ -208,7 +208,7 @@ def label_smooth(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """One-hot labels with a share of ``epsilon`` moved to a prior distribution, by default the uniform one."""
+    """Smooths one-hot labels: moves ``epsilon`` of the mass to a prior distribution, uniform by default."""
     if not 0.0 <= epsilon <= 1.0:
         raise ValueError(f"label_smooth: epsilon must be between 0 and 1, not {epsilon}")
     require_floating("label_smooth", label=label)
@@ -218,7 +218,7 @@ def label_smooth(
 
 
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
-    """1 - twice the overlap of prediction and label over the sum of their sizes, averaged over the batch."""
+    """Computes one minus the Dice coefficient of prediction and label, averaged over the batch."""
     label = layers.one_hot(label, depth=input.shape[-1])
     dims = list(range(1, len(input.shape)))
     overlap = layers.reduce_sum(input * label, dim=dims)
@@ -227,7 +227,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
 
 
 def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002) -> Variable:
-    """Softmax over the similarities of each anchor with all positives, the targets being those of the same label."""
+    """Computes the softmax loss over the similarities of each anchor to all positives; targets share its label."""
     require_floating("npair_loss", anchor=anchor, positive=positive)
     batch_size = labels.shape[0]
     labels = layers.reshape(labels, shape=[batch_size, 1])
@@ -244,7 +244,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
 def center_loss(
     input: Variable, label: Variable, num_classes: int, alpha: Any, param_attr: Any, update_center: bool = True
 ) -> Variable:
-    """Half the squared distance to the label's center; the centers follow the inputs at rate ``alpha``."""
+    """Computes half the squared distance to the label's center; the centers follow the inputs at rate ``alpha``."""
     helper = LayerHelper("center_loss", **locals())
     dtype = helper.input_dtype()
     centers = helper.create_parameter(attr=helper.param_attr, shape=[num_classes, input.shape[1]], dtype=dtype)

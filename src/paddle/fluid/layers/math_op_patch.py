@@ -1,7 +1,7 @@
-"""Operators on variables: ``x + 1``, ``x < y``, ``-x``, ``x[1:]``. Each appends the ops Fluid appends for it.
+"""Operators on variables: ``x + 1``, ``x < y``, ``-x``, ``x[1:]``. Each appends the same ops as Fluid.
 
-A number next to + - * / becomes one ``scale`` op; elsewhere it becomes a constant tensor, of one element on the right
-and of the variable's shape on the left.
+A number next to + - * / becomes one ``scale`` op; otherwise it becomes a constant tensor, with one element on the
+right-hand side and with the variable's shape on the left-hand side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["monkey_patch_variable"]
 
 _INTEGERS = (VarType.UINT8, VarType.INT8, VarType.INT16, VarType.INT32, VarType.INT64)
 
-# Method -> op type, whether the variable is on the right, and for a number the scale and bias that do the same.
+# Method -> op type, whether the variable is the right operand, and the equivalent scale and bias for a number.
 _ARITHMETIC: dict[str, tuple[str, bool, Callable[[float], tuple[float, float]] | None]] = {
     "__add__": ("elementwise_add", False, lambda number: (1.0, number)),
     "__radd__": ("elementwise_add", False, lambda number: (1.0, number)),
@@ -47,7 +47,7 @@ _COMPARISONS = {
 
 
 def monkey_patch_variable() -> None:
-    """Gives variables their operators. ``==`` is the op ``equal``; hashing goes on by identity."""
+    """Defines the operators of variables. ``==`` appends an ``equal`` op; hashing remains by identity."""
     for method, (type, reflected, as_scale) in _ARITHMETIC.items():
         _install(method, _arithmetic(type, reflected, as_scale))
     for method, type in _COMPARISONS.items():
@@ -55,7 +55,7 @@ def monkey_patch_variable() -> None:
     _install("__neg__", lambda self: _scale(self, -1.0, 0.0))
     _install("__getitem__", subscript)
     _install("astype", astype)
-    # NumPy numbers on the left leave the operation to the variable on the right.
+    # NumPy scalars on the left defer to the variable on the right.
     Variable.__array_ufunc__ = None  # type: ignore[attr-defined]
     Variable.__iter__ = None  # type: ignore[attr-defined]
 
@@ -66,7 +66,7 @@ def _install(name: str, method: Callable[..., Any]) -> None:
 
 
 def astype(self: Variable, dtype: Any) -> Variable:
-    """Gives this variable's values in another dtype."""
+    """Returns this variable cast to another dtype."""
     block = _block(self)
     out = _temporary(block, as_dtype(dtype))
     attrs = {"in_dtype": self.dtype, "out_dtype": out.dtype}
@@ -79,7 +79,7 @@ def _arithmetic(type: str, reflected: bool, as_scale: Callable[[float], tuple[fl
         whole = self.dtype in _INTEGERS
         if isinstance(other, float | int) and as_scale is not None and not (whole and type == "elementwise_div"):
             if whole and other != int(other):
-                raise TypeError(f"{other} is no integer, but {self.name} is {self.dtype}: cast the variable first")
+                raise TypeError(f"{other} is not an integer, but {self.name} is {self.dtype}: cast the variable first")
             return _scale(self, *as_scale(float(other)))
         return _binary(type, self, other, reflected, self.dtype)
 
@@ -122,7 +122,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _filled_like(variable: Variable, value: float) -> Variable:
-    """A constant of ``variable``'s shape, which takes its batch size while running if it is not known before."""
+    """Returns a constant of ``variable``'s shape; an unknown batch size is read while running."""
     if -1 not in variable.shape:
         return _constant(variable, value, list(variable.shape))
     batch = variable.shape.index(-1)

@@ -14,10 +14,10 @@ __all__ = ["accuracy", "auc", "mean_iou"]
 def accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
 ) -> Variable:
-    """The share of rows whose label is among their ``k`` highest scores.
+    """Computes the fraction of rows whose label is among the ``k`` highest scores.
 
     Args:
-      correct, total: variables for the two counts.
+      correct, total: variables that receive the two counts.
     """
     require_floating("accuracy", input=input)
     helper = LayerHelper("accuracy", input=input)
@@ -41,14 +41,14 @@ def auc(
     topk: int = 1,
     slide_steps: int = 1,
 ) -> tuple[Variable, Variable, list[Variable]]:
-    """The area under the ROC curve, of everything seen so far and of the last ``slide_steps`` batches.
+    """Computes the area under the ROC curve, over all batches so far and over the last ``slide_steps`` batches.
 
     Args:
-      input: [batch, 2], the second column being the probability of a positive.
+      input: [batch, 2]; the second column is the probability of the positive class.
       label: 0 or 1.
 
     Returns:
-      Both areas, and the four variables that hold the histograms: batch positives and negatives, all positives and
+      Both areas, and the four variables that hold the histograms: batch positives and negatives, global positives and
       negatives.
     """
     require_floating("auc", input=input)
@@ -74,7 +74,7 @@ def auc(
 
 
 def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variable, Variable, Variable]:
-    """Intersection over union averaged over classes, with the wrong and correct counts of each class."""
+    """Computes the mean intersection over union of the classes, and the wrong and correct counts of each class."""
     require_integer("mean_iou", input=input, label=label)
     outputs = {"OutMeanIou": "float32", "OutWrong": "int32", "OutCorrect": "int32"}
     made = append_single_op("mean_iou", {"Predictions": input, "Labels": label}, outputs, {"num_classes": num_classes})

@@ -1,4 +1,4 @@
-"""Fluid's module path of cells, `rnn` and decoders on dense tensors."""
+"""Fluid's module path for cells, `rnn` and decoders on dense tensors."""
 
 from paddle.fluid.layers._topics.rnn.cells import GRUCell, LSTMCell, RNNCell, rnn
 from paddle.fluid.layers._topics.rnn.decoding import BeamSearchDecoder, Decoder, dynamic_decode, gather_tree

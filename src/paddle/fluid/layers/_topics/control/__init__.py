@@ -1,1 +1,1 @@
-"""Layers for control flow, tensor arrays and decoding."""
+"""Control flow, tensor arrays and host calls."""

@@ -1,4 +1,4 @@
-"""Arrays of tensors: lists that programs fill and read by position, mostly in loops."""
+"""Tensor arrays: lists of tensors that programs read and write by index, mostly in loops."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["array_length", "array_read", "array_write", "create_array", "tensor_
 
 
 def create_array(dtype) -> Variable:
-    """An empty array of tensors."""
+    """Creates an empty tensor array."""
     return _array(LayerHelper("array"), dtype)
 
 
 def array_write(x, i, array=None) -> Variable:
-    """Puts ``x`` at position ``i`` of ``array``, or of a new one, and returns the array."""
+    """Writes ``x`` at index ``i`` of ``array``, or of a new array, and returns the array."""
     check_variable_and_dtype(i, "i", ["int64"], "array_write")
     check_type(x, "x", Variable, "array_write")
     helper = LayerHelper("array_write")
@@ -30,7 +30,7 @@ def array_write(x, i, array=None) -> Variable:
 
 
 def array_read(array, i) -> Variable:
-    """The tensor at position ``i`` of ``array``."""
+    """Returns the tensor at index ``i`` of ``array``."""
     check_variable_and_dtype(i, "i", ["int64"], "array_read")
     _check_array(array, "array_read")
     helper = LayerHelper("array_read")
@@ -40,7 +40,7 @@ def array_read(array, i) -> Variable:
 
 
 def array_length(array) -> Variable:
-    """How many tensors ``array`` holds, as an int64 of shape [1]."""
+    """Returns the length of ``array`` as an int64 of shape [1]."""
     _check_array(array, "array_length")
     helper = LayerHelper("array_length")
     out = helper.create_variable_for_type_inference("int64", stop_gradient=True)
@@ -49,10 +49,10 @@ def array_length(array) -> Variable:
 
 
 def tensor_array_to_tensor(input, axis=1, name=None, use_stack=False) -> tuple[Variable, Variable]:
-    """The tensors of an array joined along ``axis``, and how large each of them is there.
+    """Concatenates the tensors of an array along ``axis``; also returns the size of each along that axis.
 
     Args:
-      use_stack: whether to stack them along a new dim instead.
+      use_stack: stack along a new axis instead.
     """
     check_type(input, "input", (list, Variable), "tensor_array_to_tensor")
     _check_array(input, "tensor_array_to_tensor")
@@ -74,4 +74,4 @@ def _array(helper: LayerHelper, dtype) -> Variable:
 
 def _check_array(array, layer: str) -> None:
     if not isinstance(array, Variable) or array.type != VarType.LOD_TENSOR_ARRAY:
-        raise TypeError(f"{layer}: array must be an array of tensors, made by create_array or array_write")
+        raise TypeError(f"{layer}: array must be a tensor array created by create_array or array_write")

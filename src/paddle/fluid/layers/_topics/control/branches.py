@@ -1,4 +1,4 @@
-"""Layers that choose: conditional blocks, Switch, and the functional forms cond, case and switch_case."""
+"""Conditionals: ConditionalBlock, Switch, and the functional forms cond, case and switch_case."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["ConditionalBlock", "Switch", "case", "cond", "select_input", "select
 
 
 class ConditionalBlock:
-    """Layers inside ``with conditional.block():`` run only if the condition holds.
+    """Runs the layers inside ``with conditional.block():`` only if the condition is true.
 
     Args:
-      inputs: the condition, in a list.
-      is_scalar_condition: whether it is one boolean; otherwise it has one per row.
+      inputs: a list that holds the condition.
+      is_scalar_condition: whether the condition is a single boolean; otherwise it has one per row.
     """
 
     def __init__(self, inputs, is_scalar_condition=False, name=None):
@@ -37,7 +37,7 @@ class ConditionalBlock:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Layers inside belong to the branch."""
+        """Opens the branch; layers inside belong to it."""
         with open_block(self.helper.main_program) as block:
             yield
             self._complete(block)
@@ -59,7 +59,7 @@ class ConditionalBlock:
 
 
 class Switch:
-    """Runs the first case whose condition holds::
+    """Runs the first case whose condition is true::
 
     with fluid.layers.Switch() as switch:
         with switch.case(step < warmup):
@@ -71,12 +71,12 @@ class Switch:
     def __init__(self, name=None):
         self.helper = LayerHelper("switch", name=name)
         self.inside_scope = False
-        self._none_before: Variable | None = None  # holds where no earlier condition does
+        self._none_before: Variable | None = None  # true if no earlier condition is
 
     def case(self, condition):
-        """Layers inside run if this condition is the first to hold."""
+        """Opens a block that runs if this is the first true condition."""
         if not self.inside_scope:
-            raise ValueError("Switch.case belongs inside `with Switch() as switch:`")
+            raise ValueError("Switch.case must be called inside `with Switch() as switch:`")
         check_variable_and_dtype(condition, "condition", ["bool"], "Switch.case")
         before, fails = self._none_before, logical_not(condition)
         if before is None:
@@ -86,9 +86,9 @@ class Switch:
         return ConditionalBlock([logical_and(before, condition)], is_scalar_condition=True).block()
 
     def default(self):
-        """Layers inside run if no condition holds."""
+        """Opens a block that runs if no condition is true."""
         if self._none_before is None:
-            raise ValueError("Switch.default comes after at least one case")
+            raise ValueError("Switch.default must come after at least one case")
         return ConditionalBlock([self._none_before], is_scalar_condition=True).block()
 
     def __enter__(self):
@@ -100,7 +100,7 @@ class Switch:
 
 
 def cond(pred, true_fn=None, false_fn=None, name=None):
-    """What ``true_fn()`` returns if ``pred`` holds, else what ``false_fn()`` does: variables in the same structure."""
+    """Returns ``true_fn()`` if ``pred`` is true, else ``false_fn()``; both return the same structure of variables."""
     check_variable_and_dtype(pred, "pred", ["bool"], "cond")
     check_type(name, "name", (str, NoneType), "cond")
     LayerHelper("cond", name=name)
@@ -115,7 +115,7 @@ def cond(pred, true_fn=None, false_fn=None, name=None):
 
 
 def _branch(holds: Variable, function: Callable[[], Any], argument: str) -> Any:
-    """Describes one branch; returns its results as variables outside of it."""
+    """Builds one branch and returns its results as variables of the enclosing block."""
     if not callable(function):
         raise TypeError(f"cond: {argument} must be callable, not {type(function).__name__}")
     with ConditionalBlock([holds], is_scalar_condition=True).block():
@@ -134,13 +134,13 @@ def _copied_out(variable: Variable | None) -> Variable | None:
 
 
 def case(pred_fn_pairs, default=None, name=None):
-    """What the function with the first true predicate returns; ``default()``, or the last function, if none is true."""
+    """Calls the function of the first true predicate; if none is true, ``default`` or the last function."""
     check_type(pred_fn_pairs, "pred_fn_pairs", (list, tuple), "case")
     for pair in pred_fn_pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError(f"case: pred_fn_pairs holds pairs of a variable and a function, not {pair!r}")
+            raise TypeError(f"case: pred_fn_pairs must hold (variable, function) pairs, not {pair!r}")
         if not isinstance(pair[0], Variable) or not callable(pair[1]):
-            raise TypeError("case: pred_fn_pairs holds pairs of a boolean variable and a function")
+            raise TypeError("case: pred_fn_pairs must hold (boolean variable, function) pairs")
     pairs = list(pred_fn_pairs)
     if default is None:
         default = pairs.pop()[1]
@@ -153,10 +153,10 @@ def case(pred_fn_pairs, default=None, name=None):
 
 
 def switch_case(branch_index, branch_fns, default=None, name=None):
-    """What the function at ``branch_index`` returns; ``default()``, or the last function, if there is none.
+    """Calls the function with index ``branch_index``; if there is none, ``default`` or the last function.
 
     Args:
-      branch_fns: functions, or pairs of an integer and a function, in a list, a tuple or a dict.
+      branch_fns: functions or (integer, function) pairs, in a list, a tuple or a dict.
     """
     check_variable_and_dtype(branch_index, "branch_index", ["uint8", "int32", "int64"], "switch_case")
     check_type(branch_fns, "branch_fns", (list, tuple, dict), "switch_case")
@@ -180,16 +180,14 @@ def _numbered(branch_fns: Any) -> list[tuple[int, Callable[[], Any]]]:
         pairs = list(enumerate(pairs))
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], int) or not callable(pair[1]):
-            raise TypeError(
-                f"switch_case: branch_fns holds functions, or pairs of an integer and a function, not {pair!r}"
-            )
+            raise TypeError(f"switch_case: branch_fns must hold functions or (integer, function) pairs, not {pair!r}")
     if len({index for index, _ in pairs}) != len(pairs):
-        raise ValueError("switch_case: an index of branch_fns appears twice")
+        raise ValueError("switch_case: branch_fns has a duplicate index")
     return pairs
 
 
 def select_input(inputs, mask) -> Variable:
-    """The one of ``inputs`` that ``mask``, an int32 of shape [1], counts to."""
+    """Returns ``inputs[mask]``, where ``mask`` is an int32 of shape [1]."""
     check_type(inputs, "inputs", (list, tuple), "select_input")
     check_variable_and_dtype(mask, "mask", ["int32"], "select_input")
     helper = LayerHelper("select_input")
@@ -200,7 +198,7 @@ def select_input(inputs, mask) -> Variable:
 
 
 def select_output(input, outputs, mask):
-    """Copies ``input`` to the one of ``outputs`` that ``mask``, an int32 of shape [1], counts to."""
+    """Copies ``input`` to ``outputs[mask]``, where ``mask`` is an int32 of shape [1]."""
     check_type(input, "input", Variable, "select_output")
     check_type(outputs, "outputs", (list, tuple), "select_output")
     check_variable_and_dtype(mask, "mask", ["int32"], "select_output")

@@ -1,4 +1,4 @@
-"""Layers that leave the compiled world: Print, and py_func, which calls Python while the program runs."""
+"""Layers that run Python on the host: Print and py_func."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def Print(
     print_tensor_lod: bool = True,
     print_phase: str = "both",
 ) -> Variable:
-    """Passes a tensor on and writes it to standard output when the program runs; its gradient likewise.
+    """Returns its input and prints it to standard output when the program runs; the gradient likewise.
 
     Args:
-      first_n: how often to print; -1 is always.
-      message: text to put before.
-      summarize: how many elements to print; -1 is all.
+      first_n: how many times to print; -1 means always.
+      message: text to print first.
+      summarize: how many elements to print; -1 means all.
       print_phase: "forward", "backward" or "both".
     """
     check_type(input, "input", Variable, "Print")
@@ -62,14 +62,14 @@ def py_func(
     backward_func: Callable[..., Any] | None = None,
     skip_vars_in_backward_input: Variable | Sequence[Variable] | None = None,
 ) -> Any:
-    """Calls a Python function on tensors while the program runs, and puts what it returns into ``out``.
+    """Calls a Python function on tensors while the program runs, and stores its results in ``out``.
 
     Args:
-      func: takes LoDTensors, which ``np.array`` reads, and returns arrays.
-      out: variables made beforehand, with shape and dtype.
-      backward_func: takes x, out and the gradients of out, and returns the gradients of x. Without it no gradient
-        passes.
-      skip_vars_in_backward_input: variables of x and out that ``backward_func`` is not given.
+      func: takes LoDTensors, which ``np.array`` converts, and returns arrays.
+      out: existing variables with shape and dtype.
+      backward_func: takes x, out and the gradients of out, and returns the gradients of x. Without it, no gradient
+        flows.
+      skip_vars_in_backward_input: variables of x and out that are not passed to ``backward_func``.
     """
     inputs, outputs = _as_list("x", x), _as_list("out", out)
     for function in (func, backward_func):
@@ -77,14 +77,14 @@ def py_func(
             raise TypeError(f"py_func: {function!r} is not a function")
     for variable in outputs:
         if not variable.shape:
-            raise ValueError(
-                f"py_func: the shape of {variable.name} must be given, because the function cannot tell it"
-            )
+            raise ValueError(f"py_func: {variable.name} needs a shape, because it cannot be inferred from the function")
     skipped = _as_list("skip_vars_in_backward_input", skip_vars_in_backward_input) if backward_func else []
     names = {variable.name for variable in (*inputs, *outputs)}
     for variable in skipped:
         if variable.name not in names:
-            raise ValueError(f"py_func: {variable.name} is to be skipped, but is neither in x nor in out")
+            raise ValueError(
+                f"py_func: skip_vars_in_backward_input has {variable.name}, which is neither in x nor in out"
+            )
     attrs = {
         "forward_callable_id": callables.register(_on_tensors(func)),
         "backward_callable_id": callables.register(_on_tensors(backward_func)) if backward_func else -1,
@@ -106,7 +106,7 @@ def _as_list(name: str, given: Any) -> list[Variable]:
 
 
 def _on_tensors(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """``function``, which takes LoDTensors and returns one value or several, as a function from arrays to arrays."""
+    """Wraps ``function``, which maps LoDTensors to one value or several, to map arrays to a list of arrays."""
     takes_nothing = _takes_nothing(function)
 
     def call(*arrays: Any) -> list[Any]:
@@ -122,12 +122,12 @@ def _on_tensors(function: Callable[..., Any]) -> Callable[..., list[Any]]:
 def _takes_nothing(function: Callable[..., Any]) -> bool:
     try:
         return not inspect.signature(function).parameters
-    except ValueError:  # some functions written in C do not tell
+    except ValueError:  # some functions written in C have no signature
         return False
 
 
 def _registered_func(idx: int) -> Callable[..., Any]:
-    """The function that programs refer to as number ``idx``."""
+    """Returns the function that programs refer to by ``idx``."""
     return callables.registered(idx).function  # pyright: ignore
 
 

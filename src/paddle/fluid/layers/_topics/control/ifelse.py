@@ -1,4 +1,4 @@
-"""IfElse: rows that fulfil a condition take one way, the others another, and all come back in order."""
+"""IfElse: row-wise branches. Each row takes one of two branches, and the results are merged in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["IfElse", "merge_lod_tensor", "split_lod_tensor"]
 
 
 class IfElse:
-    """Treats the rows of a batch in two ways, by a boolean per row::
+    """Processes the rows of a batch in two branches, selected by a boolean per row::
 
     choice = fluid.layers.IfElse(cond)               # cond: [batch, 1]
     with choice.true_block():
@@ -35,21 +35,21 @@ class IfElse:
         self.cond = cond
         self.status = self.OUT_IF_ELSE_BLOCKS
         self.input_table: dict[str, tuple[Variable, Variable]] = {}
-        self.output_table: tuple[list[Variable], list[Variable]] = ([], [])  # of the false rows, of the true ones
+        self.output_table: tuple[list[Variable], list[Variable]] = ([], [])  # false rows, true rows
         self._branches = [ConditionalBlock([cond]) for _ in range(2)]
 
     def true_block(self):
-        """Layers inside see the rows for which the condition holds."""
+        """Opens the branch that processes rows whose condition is true."""
         return self._block(self.IN_IF_ELSE_TRUE_BLOCKS)
 
     def false_block(self):
-        """Layers inside see the other rows."""
+        """Opens the branch that processes the other rows."""
         return self._block(self.IN_IF_ELSE_FALSE_BLOCKS)
 
     @contextmanager
     def _block(self, status: int) -> Iterator[None]:
         if self.status != self.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("the blocks of an IfElse cannot be inside each other")
+            raise ValueError("the blocks of an IfElse cannot be nested")
         self.status = status
         try:
             with self._branches[self._side].block():
@@ -64,9 +64,9 @@ class IfElse:
         return 1 if self.status == self.IN_IF_ELSE_TRUE_BLOCKS else 0
 
     def input(self, x) -> Variable:
-        """The rows of ``x`` that belong to the block."""
+        """Returns the rows of ``x`` that belong to the current block."""
         if self.status == self.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("IfElse.input belongs inside true_block or false_block")
+            raise ValueError("IfElse.input must be called inside true_block or false_block")
         if x.name not in self.input_table:
             outside = self._parent_block()
             true, false = (
@@ -83,9 +83,9 @@ class IfElse:
         return self.input_table[x.name][self._side]
 
     def output(self, *outs) -> None:
-        """Names the results of the block; both blocks give as many."""
+        """Declares the results of the block; both blocks must declare the same number."""
         if self.status == self.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("IfElse.output belongs inside true_block or false_block")
+            raise ValueError("IfElse.output must be called inside true_block or false_block")
         for each in outs:
             check_type(each, "outs", Variable, "IfElse.output")
             name = unique_name.generate(f"{self.helper.name}_output")
@@ -94,16 +94,18 @@ class IfElse:
             assign(each, outside)
 
     def __call__(self) -> list[Variable]:
-        """The results of both blocks, merged row by row."""
+        """Returns the results of both blocks, merged row by row."""
         if self.status != self.OUT_IF_ELSE_BLOCKS:
-            raise ValueError("the results of an IfElse are there after its blocks")
+            raise ValueError("an IfElse must be called outside its blocks")
         false, true = self.output_table
         if not false and not true:
             raise ValueError("an IfElse needs true_block or false_block before it is called")
         if not false or not true:
             return false or true
         if len(false) != len(true):
-            raise ValueError(f"true_block has {len(true)} outputs, false_block {len(false)}; they must have as many")
+            raise ValueError(
+                f"true_block has {len(true)} outputs but false_block has {len(false)}; the numbers must match"
+            )
         return [merge_lod_tensor(t, f, self.cond, self.cond) for t, f in zip(true, false, strict=True)]
 
     def _parent_block(self) -> Block:
@@ -113,7 +115,7 @@ class IfElse:
 
 
 def split_lod_tensor(input, mask, level=0) -> tuple[Variable, Variable]:
-    """The rows of ``input`` where ``mask`` holds, and the others."""
+    """Splits ``input`` into the rows where ``mask`` is true and the others."""
     check_type(input, "input", Variable, "split_lod_tensor")
     check_variable_and_dtype(mask, "mask", ["bool"], "split_lod_tensor")
     helper = LayerHelper("split_lod_tensor")
@@ -128,7 +130,7 @@ def split_lod_tensor(input, mask, level=0) -> tuple[Variable, Variable]:
 
 
 def merge_lod_tensor(in_true, in_false, x, mask, level=0) -> Variable:
-    """The rows of both parts, in the order they had before `split_lod_tensor`."""
+    """Merges both parts back into the row order they had before `split_lod_tensor`."""
     check_variable_and_dtype(mask, "mask", ["bool"], "merge_lod_tensor")
     helper = LayerHelper("merge_lod_tensor")
     out = helper.create_variable_for_type_inference(in_true.dtype)

@@ -1,4 +1,4 @@
-"""Loops: While, and its functional form while_loop."""
+"""Loops: While and its functional form while_loop."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["While", "while_loop"]
 
 
 class While:
-    """Runs its block as long as ``cond`` holds; the block must write ``cond``::
+    """Runs its block while ``cond`` is true; the block must update ``cond``::
 
         loop = fluid.layers.While(cond)
         with loop.block():
             ...
             fluid.layers.less_than(i, n, cond=cond)
 
-    A loop that is not differentiated and keeps its shapes is compiled; others run turn by turn.
+    A loop that keeps its shapes and needs no gradient is compiled; other loops run iteration by iteration.
     """
 
     def __init__(self, cond, is_test=False, name=None):
@@ -36,7 +36,7 @@ class While:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Layers inside belong to the loop."""
+        """Opens the loop body; layers inside belong to it."""
         with open_block(self.helper.main_program) as block:
             yield
             self._complete(block)
@@ -46,7 +46,7 @@ class While:
         assert outside is not None
         condition = self.cond_var.name
         written = outer_writes(block)
-        # What the loop overwrites comes in as well: the op is a function of its inputs, whose gradients are theirs.
+        # Overwritten variables are inputs too: the op is a function of its inputs, which is how they get gradients.
         read = outer_reads(block, [condition])
         kept = [name for name in written if outside.may_hold(name) and name not in (*read, condition)]
         scopes = step_scopes(outside)
@@ -61,7 +61,7 @@ class While:
 
 
 def while_loop(cond, body, loop_vars, is_test=False, name=None):
-    """Calls ``body(*loop_vars)``, which returns their next values, as long as ``cond(*loop_vars)`` holds."""
+    """Repeats ``loop_vars = body(*loop_vars)`` while ``cond(*loop_vars)`` is true."""
     if not callable(cond) or not callable(body):
         raise TypeError("while_loop: cond and body must be callable")
     check_type(loop_vars, "loop_vars", (list, tuple), "while_loop")
@@ -74,7 +74,7 @@ def while_loop(cond, body, loop_vars, is_test=False, name=None):
         results = body(*map_structure(lambda variable: variable, list(loop_vars)))
         results = list(results) if isinstance(results, list | tuple) else [results]
         if not same_structure(results, list(loop_vars)):
-            raise ValueError("while_loop: body must return as many variables as loop_vars has, in the same structure")
+            raise ValueError("while_loop: body must return the same structure of variables as loop_vars")
         still_going: Any = cond(*results)
         map_structure(assign, results, list(loop_vars))
         assign(still_going, going)
@@ -86,5 +86,5 @@ def _check_condition(cond, layer: str) -> None:
         raise TypeError(f"{layer}: the condition must be a variable, not {type(cond).__name__}")
     if cond.dtype != VarType.BOOL or math.prod(cond.shape) != 1:
         raise TypeError(
-            f"{layer}: the condition must be one boolean, {cond.name} is {cond.dtype.name}{list(cond.shape)}"
+            f"{layer}: the condition must be a single boolean, but {cond.name} is {cond.dtype.name}{list(cond.shape)}"
         )

@@ -1,1 +1,1 @@
-"""What layers share; no layers."""
+"""Building blocks for writing layers; defines no layers itself."""

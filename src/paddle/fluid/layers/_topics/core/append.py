@@ -1,4 +1,4 @@
-"""Layers that are one op with fresh outputs and no parameters: what they share."""
+"""Appending a single op without parameters, and checking the dtypes of its inputs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def append_single_op(
     """Appends an op and returns its new output variables by slot.
 
     Args:
-      layer_type: what the outputs are named after; the op's type as well, unless ``op_type`` is given.
+      layer_type: prefix of the output names, and the op type unless ``op_type`` is given.
       inputs: slot -> variable; None leaves a slot unconnected.
-      outputs: slot -> dtype, in the order in which the variables are to be numbered.
+      outputs: slot -> dtype, in the order in which the variables are named.
       attrs: the op's attributes.
-      name: the name the user gave to the layer.
+      name: the name the user passed to the layer.
     """
     helper = LayerHelper(layer_type, name=name)
     made = {slot: helper.create_variable_for_type_inference(dtype) for slot, dtype in outputs.items()}
@@ -44,12 +44,12 @@ def append_single_op(
 
 
 def require_floating(layer_type: str, **variables: Any) -> None:
-    """Raises TypeError unless every argument is a variable of floating-point numbers."""
+    """Raises TypeError unless every argument is a floating-point variable."""
     for name, variable in variables.items():
         check_variable_and_dtype(variable, name, FLOATING, layer_type)
 
 
 def require_integer(layer_type: str, **variables: Any) -> None:
-    """Raises TypeError unless every argument is a variable of integers."""
+    """Raises TypeError unless every argument is an integer variable."""
     for name, variable in variables.items():
         check_variable_and_dtype(variable, name, INTEGER, layer_type)

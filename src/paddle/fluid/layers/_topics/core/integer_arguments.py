@@ -1,4 +1,4 @@
-"""Integers that a layer passes on to its op, some of which may be variables: shapes, axes, bounds."""
+"""Integer arguments of layers (shapes, axes, bounds) that may contain variables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Integers = Variable | Sequence[int | Variable]
 def pass_integers(
     helper: LayerHelper, what: str, values: Integers, slot: str, list_slot: str, unknown: int = -1
 ) -> tuple[dict[str, Any], list[int] | None]:
-    """The inputs that carry ``values`` and the attribute that says what is known of them.
+    """Returns the inputs that carry ``values``, and the attribute that holds the statically known part.
 
     Args:
-      what: the layer's argument, for error messages.
-      slot: where one variable with all the integers goes; there is no attribute then.
-      list_slot: where a list goes that has variables in it; every integer in it becomes a variable as well.
-      unknown: stands for a variable in the attribute.
+      what: the name of the layer's argument, for error messages.
+      slot: the input slot for a single variable that holds all integers; the attribute is None then.
+      list_slot: the input slot for a list that contains variables; its plain integers become variables too.
+      unknown: the placeholder for a variable in the attribute.
     """
     check_type(values, what, (Variable, list, tuple), helper.layer_type)
     if isinstance(values, Variable):
@@ -38,7 +38,7 @@ def pass_integers(
 
 
 def whole(helper: LayerHelper, what: str, value: Any) -> int:
-    """``value``, which must be an integer."""
+    """Returns ``value`` as an int; raises TypeError if it is not an integer."""
     check_type(value, what, (int, np.integer), helper.layer_type)
     return int(value)
 

@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 
 def same_structure(first: Any, second: Any) -> bool:
-    """Whether two nests of lists, tuples and dicts have their variables in the same places."""
+    """Returns whether two nested structures hold variables in the same positions."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(same_structure(first[key], second[key]) for key in first)
     if isinstance(first, list | tuple) and isinstance(second, list | tuple):
@@ -20,9 +20,9 @@ def same_structure(first: Any, second: Any) -> bool:
 
 
 def map_structure(function: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Calls ``function`` on the variables at each place of equal nests; the result is such a nest."""
+    """Applies ``function`` to corresponding variables of equal structures; returns a structure of the results."""
     if isinstance(first, dict):
-        # In the order of the keys, as Fluid has it: it decides in which order variables are made.
+        # Sorted by key, like Fluid: the order determines the names of new variables.
         return {key: map_structure(function, first[key], *(other[key] for other in others)) for key in sorted(first)}
     if isinstance(first, list | tuple):
         mapped = [map_structure(function, *each) for each in zip(first, *others, strict=True)]
@@ -33,7 +33,7 @@ def map_structure(function: Callable[..., Any], first: Any, *others: Any) -> Any
 
 
 def flatten(structure: Any) -> list[Any]:
-    """The variables of a nest, in order."""
+    """Returns the variables of a nested structure, in order."""
     found: list[Any] = []
     map_structure(found.append, structure)
     return found

@@ -1,4 +1,4 @@
-"""What layers with bodies are made of: a guard that opens a block, and the names a block shares with the outside."""
+"""Sub-blocks for layers with a body: opening one, and finding the names it shares with enclosing blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @contextmanager
 def open_block(program: Program | None = None) -> Iterator[Block]:
-    """Layers inside append to a new block within the current one."""
+    """Opens a new block inside the current one; layers in the context append to it."""
     program = program or default_main_program()
     block = program._create_block()
     try:
@@ -24,16 +24,16 @@ def open_block(program: Program | None = None) -> Iterator[Block]:
 
 
 def outer_reads(block: Block, local: Iterable[str] = (), implied: bool = True) -> list[str]:
-    """The names the block's ops read from outside, in order.
+    """Returns the names the block's ops read from enclosing blocks, in order.
 
     Args:
-      local: names the block is given.
-      implied: also those that real Fluid's form of an op does not name: what it overwrites.
+      local: names that are defined for the block.
+      implied: include reads that Fluid leaves implicit, namely variables an op overwrites.
     """
     written, reads = set(local), {}
     for op in block.ops:
         inputs = op.inputs if implied else named_inputs(op)
-        # What the block declares is not outside, even if it is read first: an array of an inner loop, still empty.
+        # A variable declared in the block is local even if read first, e.g. an inner loop's array that is still empty.
         names = (n for names in inputs.values() for n in names if n not in written and n not in block.vars)
         reads.update(dict.fromkeys(names))
         written.update(op.output_arg_names)
@@ -41,12 +41,12 @@ def outer_reads(block: Block, local: Iterable[str] = (), implied: bool = True) -
 
 
 def outer_writes(block: Block) -> list[str]:
-    """The names of enclosing blocks that the block's ops write, in order."""
+    """Returns the names of enclosing blocks that the block's ops write, in order."""
     assert block.parent is not None
     written = dict.fromkeys(name for op in block.ops for name in op.output_arg_names)
     return [name for name in written if name not in block.vars and block.parent._has_var_recursive(name)]
 
 
 def step_scopes(block: Block) -> Variable:
-    """The variable in which real Fluid keeps the inner values of a run."""
+    """Creates the variable in which Fluid keeps the intermediate values of a run."""
     return block.create_var(type=VarType.STEP_SCOPES)

@@ -1,1 +1,1 @@
-"""Layers with parameters, normalization, losses, sequences and recurrences."""
+"""Neural network layers: linear, convolution, pooling, normalization, embedding, sequences and sampled losses."""

@@ -1,4 +1,4 @@
-"""Layers of one tensor, element by element, and prelu and maxout."""
+"""Element-wise activations, plus prelu and maxout."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _PLAIN = {
     "acos": "the arc cosine",
     "asin": "the arc sine",
     "atan": "the arc tangent",
-    "ceil": "the next integer that is not less",
+    "ceil": "the smallest integer not less than x",
     "cos": "the cosine",
     "erf": "the error function",
     "exp": "the exponential",
-    "floor": "the next integer that is not greater",
+    "floor": "the largest integer not greater than x",
     "log": "the natural logarithm",
     "log1p": "log(1 + x)",
     "logsigmoid": "the logarithm of the sigmoid",
     "reciprocal": "1 / x",
-    "relu": "x where it is positive, else 0",
-    "round": "the nearest integer, halves away from 0",
+    "relu": "max(x, 0)",
+    "round": "the nearest integer, with halves rounded away from 0",
     "rsqrt": "1 / sqrt(x)",
     "sigmoid": "1 / (1 + exp(-x))",
-    "sign": "-1, 0 or 1",
+    "sign": "the sign of x: -1, 0 or 1",
     "sin": "the sine",
     "softplus": "log(1 + exp(x))",
     "softsign": "x / (1 + |x|)",
@@ -43,7 +43,7 @@ _PLAIN = {
     "tanh_shrink": "x - tanh(x)",
 }
 
-# Layer -> its attributes, in the order of its arguments. None leaves an attribute at the op's own default.
+# Layer -> its attributes, in argument order. None leaves an attribute at the op's default.
 _ATTRIBUTES: dict[str, dict[str, Any]] = {
     **{type: {} for type in _PLAIN},
     "brelu": {"t_min": 0.0, "t_max": 24.0},
@@ -83,7 +83,7 @@ def _layer(type: str, attributes: dict[str, Any]) -> Callable[..., Variable]:
 
     layer.__name__ = layer.__qualname__ = type
     layer.__signature__ = signature  # type: ignore[attr-defined]
-    layer.__doc__ = f"Gives {_PLAIN[type]}, for each element." if type in _PLAIN else lookup(type).rule.__doc__
+    layer.__doc__ = f"Computes {_PLAIN[type]} element-wise." if type in _PLAIN else lookup(type).rule.__doc__
     return layer
 
 
@@ -101,21 +101,21 @@ def _append(type: str, x: Variable, name: str | None, attrs: dict[str, Any], **i
 
 
 def softshrink(x, name=None, alpha=None):
-    """Draws x towards 0 by ``alpha`` (0.5 by default), and to 0 what is nearer than that."""
-    if isinstance(name, float | int):  # Fluid 1.6 and later have alpha in this place
+    """Shrinks x towards 0 by ``alpha`` (0.5 by default); smaller magnitudes become 0."""
+    if isinstance(name, float | int):  # in Fluid 1.6 and later, alpha comes second
         name, alpha = None, name
     check_variable_and_dtype(x, "x", _FLOATS, "softshrink")
     return _append("softshrink", x, name, {"lambda": alpha})
 
 
 def swish(x, beta=1.0, name=None):
-    """Gives x * sigmoid(x), whatever ``beta`` is: Fluid's layer loses it on the way to its op."""
+    """Computes x * sigmoid(x); ``beta`` has no effect, because Fluid's layer does not pass it to its op."""
     check_variable_and_dtype(x, "x", _FLOATS, "swish")
     return _append("swish", x, name, {})
 
 
 def pow(x, factor=1.0, name=None):
-    """Gives x to the power of ``factor``, a number or a variable of one element."""
+    """Computes x to the power of ``factor``, a number or a variable of one element."""
     check_variable_and_dtype(x, "x", _NUMBERS, "pow")
     if isinstance(factor, Variable):
         return _append("pow", x, name, {}, FactorTensor=factor)
@@ -123,16 +123,16 @@ def pow(x, factor=1.0, name=None):
 
 
 def prelu(x, mode, param_attr=None, name=None):
-    """Gives x above 0 and a learned multiple of x elsewhere.
+    """Computes x where it is positive and a learned multiple of x elsewhere.
 
     Args:
-      mode: "all" learns one slope, "channel" one for each of x's channels, "element" one for each element of a sample.
+      mode: "all" learns a single slope, "channel" one per channel, "element" one per element of a sample.
     """
     check_type(x, "x", Variable, "prelu")
     if mode not in ("all", "channel", "element"):
         raise ValueError(f"prelu: mode must be 'all', 'channel' or 'element', not {mode!r}")
     if mode != "all" and len(x.shape) < 2:
-        raise ValueError(f"prelu: mode {mode!r} needs an x with at least two dims, not of shape {list(x.shape)}")
+        raise ValueError(f"prelu: mode {mode!r} requires an x with at least two dims, got shape {list(x.shape)}")
     shapes = {"all": [1], "channel": [1, *x.shape[1:2], 1, 1], "element": [1, *x.shape[1:]]}
     helper = LayerHelper("prelu", param_attr=param_attr, name=name)
     alpha = helper.create_parameter(
@@ -144,10 +144,10 @@ def prelu(x, mode, param_attr=None, name=None):
 
 
 def maxout(x, groups, name=None, axis=1):
-    """Gives the largest of each ``groups`` neighbouring channels of an image.
+    """Computes the maximum over each group of ``groups`` consecutive channels of an image.
 
     Args:
-      axis: where the channels are: 1, or 3 (or -1) for channels last.
+      axis: the channel axis: 1, or 3 (or -1) for channels last.
     """
     check_variable_and_dtype(x, "x", _FLOATS, "maxout")
     if axis not in (1, -1, 3):

@@ -30,13 +30,13 @@ def conv2d(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Slides ``num_filters`` filters over images.
+    """Convolves images with ``num_filters`` filters.
 
     Args:
       filter_size, stride, dilation: a number, or one for height and one for width.
-      padding: a number, one per dim, one before and one after each, a pair for every dim of the input, or "SAME" or
+      padding: a number, one per dim, one before and one after each dim, a pair for every dim of the input, "SAME" or
         "VALID".
-      groups: filters of a group only see the channels of that group.
+      groups: the number of channel groups; each filter sees the channels of one group.
       data_format: "NCHW" or "NHWC"; filters are [num_filters, channels / groups, height, width] either way.
     """
     channels = _channels("conv2d", input, groups, data_format, use_cudnn, rank=2)
@@ -71,7 +71,7 @@ def conv3d(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Slides ``num_filters`` filters over volumes; arguments as for conv2d, with depth before height and width."""
+    """Convolves volumes with ``num_filters`` filters; arguments as for conv2d, with depth first."""
     channels = _channels("conv3d", input, groups, data_format, use_cudnn, rank=3)
     return _conv(
         "conv3d",
@@ -104,11 +104,11 @@ def conv2d_transpose(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Spreads images over larger ones: the gradient of conv2d in its input.
+    """Applies a transposed convolution to images: the gradient of conv2d with respect to its input.
 
     Args:
-      output_size: height and width of the result; with it the filters' size can be worked out.
-      filter_size: the filters' size; with it the result's is the smallest that fits, unless given too.
+      output_size: height and width of the result; determines the filter size if that is not given.
+      filter_size: height and width of the filters; determines the smallest result if output_size is not given.
     """
     channels = _channels("conv2d_transpose", input, groups, data_format, use_cudnn, rank=2)
     depthwise = channels == groups and num_filters == channels and not use_cudnn
@@ -144,7 +144,7 @@ def conv3d_transpose(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """Spreads volumes over larger ones; arguments as for conv2d_transpose, with depth before height and width."""
+    """Applies a transposed convolution to volumes; arguments as for conv2d_transpose, with depth first."""
     channels = _channels("conv3d_transpose", input, groups, data_format, use_cudnn, rank=3)
     return _conv_transpose(
         "conv3d_transpose",
@@ -197,11 +197,11 @@ def _conv_transpose(
     if filter_size is not None:
         kernel = per_dim(filter_size, rank, "filter_size")
     elif not wanted:
-        raise ValueError(f"{op_type}: output_size must be given where filter_size is None")
+        raise ValueError(f"{op_type}: output_size is required if filter_size is None")
     else:
         kernel = _kernel_for(wanted, _space(input, arguments["data_format"]), window)
     filters = helper.create_parameter(helper.param_attr, [*channels, *kernel], input.dtype)
-    # Fluid's attribute does not tell volumes from images here.
+    # Fluid's attribute does not distinguish volumes from images.
     data_format = "NHWC" if arguments["data_format"].endswith("C") else "NCHW"
     attrs = {**window, **attrs, "output_size": wanted, "data_format": data_format}
     return _finish(helper, op_type, input, filters, attrs, data_format)
@@ -235,7 +235,7 @@ def _window_attrs(arguments: dict[str, Any], rank: int) -> dict[str, Any]:
 
 
 def _kernel_for(wanted: list[int], space: Sequence[int], window: dict[str, Any]) -> list[int]:
-    """The kernel that spreads ``space`` over exactly ``wanted``."""
+    """Returns the kernel size that maps ``space`` to exactly ``wanted``."""
     pads = window["paddings"]
     sides = zip(pads, pads, strict=True) if len(pads) == len(wanted) else zip(pads[::2], pads[1::2], strict=True)
     sums = [before + after for before, after in sides]
@@ -248,7 +248,7 @@ def _space(input: Variable, data_format: str) -> Sequence[int]:
 
 
 def _channels(layer: str, input: Variable, groups: int | None, data_format: str, use_cudnn: bool, rank: int) -> int:
-    """How many channels the input has, once the arguments that all convolutions share are found in order."""
+    """Validates the arguments that all convolutions share and returns the number of input channels."""
     require_floating(layer, input=input)
     if not isinstance(use_cudnn, bool):
         raise ValueError(f"{layer}: use_cudnn must be True or False, not {use_cudnn!r}")
@@ -256,17 +256,17 @@ def _channels(layer: str, input: Variable, groups: int | None, data_format: str,
     if data_format not in known:
         raise ValueError(f"{layer}: data_format must be {known[0]!r} or {known[1]!r}, not {data_format!r}")
     if len(input.shape) != rank + 2:
-        raise ValueError(f"{layer}: the input must have {rank + 2} dims, not shape {list(input.shape)}")
+        raise ValueError(f"{layer}: the input must have {rank + 2} dims, got shape {list(input.shape)}")
     channels = input.shape[-1 if data_format.endswith("C") else 1]
     if channels < 0:
-        raise ValueError(f"{layer}: the number of channels must be known, not shape {list(input.shape)}")
+        raise ValueError(f"{layer}: the number of channels must be known, got shape {list(input.shape)}")
     if groups is not None and (groups <= 0 or channels % groups):
-        raise ValueError(f"{layer}: the input's {channels} channels cannot be cut into {groups} groups")
+        raise ValueError(f"{layer}: {channels} input channels are not divisible into {groups} groups")
     return channels
 
 
 def per_dim(value: Any, rank: int, name: str) -> list[int]:
-    """``value`` as ``rank`` integers; a number stands for all of them."""
+    """Returns ``value`` as ``rank`` integers, repeating a single number."""
     if isinstance(value, int):
         return [value] * rank
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != rank:
@@ -275,7 +275,7 @@ def per_dim(value: Any, rank: int, name: str) -> list[int]:
 
 
 def paddings_of(padding: Any, rank: int, data_format: str) -> tuple[list[int], str]:
-    """The op's ``paddings`` and ``padding_algorithm`` for what the user wrote."""
+    """Returns the op's ``paddings`` and ``padding_algorithm`` for the user's padding argument."""
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise ValueError(f"padding must be 'SAME', 'VALID' or numbers, not {padding!r}")

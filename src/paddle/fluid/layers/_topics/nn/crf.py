@@ -19,12 +19,12 @@ _SCHEMES = ("IOB", "IOE", "IOBES", "plain")
 def linear_chain_crf(
     input: Variable, label: Variable, param_attr: Any = None, length: Variable | None = None
 ) -> Variable:
-    """The cost of a linear-chain conditional random field for each sequence.
+    """Computes the negative log likelihood of a linear-chain conditional random field for each sequence.
 
     Args:
-      input: the weight of every tag at every step: packed sequences, or [sequences, steps, tags] with ``length``.
-      label: the right tags.
-      param_attr: of the transition weights [tags + 2, tags]; name it to share them with `crf_decoding`.
+      input: the score of every tag at every step: packed sequences, or [sequences, steps, tags] with ``length``.
+      label: the true tags.
+      param_attr: for the transition weights [tags + 2, tags]; name it to share them with `crf_decoding`.
       length: the lengths of padded sequences.
     """
     require_floating("linear_chain_crf", input=input)
@@ -45,10 +45,10 @@ def linear_chain_crf(
 def crf_decoding(
     input: Variable, param_attr: Any, label: Variable | None = None, length: Variable | None = None
 ) -> Variable:
-    """The best tags by the weights of a `linear_chain_crf`; with ``label``, 1 where they agree with it and 0 elsewhere.
+    """Decodes the best tags with the weights of a `linear_chain_crf`; with ``label``, returns 1 where they match it.
 
     Args:
-      param_attr: names the transition weights.
+      param_attr: the name of the transition weights.
     """
     require_floating("crf_decoding", input=input)
     helper = LayerHelper("crf_decoding", input=input)
@@ -71,11 +71,11 @@ def chunk_eval(
     excluded_chunk_types: Sequence[int] | None = None,
     seq_length: Variable | None = None,
 ) -> tuple[Variable, ...]:
-    """Precision, recall and F1 of the chunks in ``input``; how many it has, ``label`` has, and both have.
+    """Computes precision, recall and F1 of chunks, and the counts of predicted, labeled and correct chunks.
 
     Args:
       chunk_scheme: IOB, IOE, IOBES or plain.
-      excluded_chunk_types: types of chunks that are not counted.
+      excluded_chunk_types: chunk types to ignore.
       seq_length: the lengths of padded sequences.
     """
     check_variable_and_dtype(input, "input", ("int64",), "chunk_eval")

@@ -22,14 +22,14 @@ def warpctc(
     input_length: Variable | None = None,
     label_length: Variable | None = None,
 ) -> Variable:
-    """The CTC loss of each sequence.
+    """Computes the CTC loss of each sequence.
 
     Args:
-      input: logits, without softmax: packed sequences, or [steps, sequences, classes] with the two lengths.
+      input: unnormalized logits: packed sequences, or [steps, sequences, classes] with the two lengths.
       label: int32 labels.
-      blank: the class that stands for "no label".
-      norm_by_times: divides the gradient, not the loss, by the number of steps.
-      use_cudnn: chooses a kernel on GPUs; has no effect here.
+      blank: the class that means "no label".
+      norm_by_times: divide the gradient, not the loss, by the number of steps.
+      use_cudnn: ignored.
     """
     check_variable_and_dtype(input, "input", ("float32",), "warpctc")
     check_variable_and_dtype(label, "label", ("int32",), "warpctc")
@@ -47,10 +47,10 @@ def ctc_greedy_decoder(
     input_length: Variable | None = None,
     padding_value: int = 0,
 ) -> Any:
-    """The most probable class of each frame, without blanks and repetitions.
+    """Takes the most probable class of each frame and removes repetitions and blanks.
 
     Args:
-      input_length: for a batch [batch, length, classes] instead of sequences; then lengths are returned as well.
+      input_length: for padded input [batch, length, classes]; the output lengths are then returned too.
     """
     from paddle.fluid import layers
 
@@ -79,11 +79,11 @@ def edit_distance(
     input_length: Variable | None = None,
     label_length: Variable | None = None,
 ) -> tuple[Variable, Variable]:
-    """How many ids must be put in, taken out or replaced to get from each input to its label; and how many pairs.
+    """Computes the edit distance between each input and its label; also returns the number of pairs.
 
     Args:
       normalized: divide by the length of the label.
-      ignored_tokens: ids that are taken out first.
+      ignored_tokens: ids to remove first.
     """
     require_integer("edit_distance", input=input, label=label)
     helper = LayerHelper("edit_distance", input=input)

@@ -17,13 +17,13 @@ def dropout(
     name: str | None = None,
     dropout_implementation: str = "downgrade_in_infer",
 ) -> Variable:
-    """Sets elements to zero with probability ``dropout_prob``.
+    """Sets elements to zero with probability ``dropout_prob`` during training.
 
     Args:
-      is_test: keeps all elements; ``Program.clone(for_test=True)`` sets it.
-      seed: drops the same elements in every step; without it the program's seed gives each step its own.
-      dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob in a test; "upscale_in_train"
-        divides by it in training.
+      is_test: keep all elements; ``Program.clone(for_test=True)`` sets this.
+      seed: drop the same elements in every step; by default every step derives its own from the program's seed.
+      dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob at inference; "upscale_in_train"
+        divides by it during training.
     """
     require_floating("dropout", x=x)
     helper = LayerHelper("dropout", name=name)

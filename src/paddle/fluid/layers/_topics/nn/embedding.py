@@ -1,4 +1,4 @@
-"""Embedding layers, and layers on sparse gradients and on counters that travel with embeddings."""
+"""Embedding lookups, and layers for sparse gradients and click counters."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Rows of a trained table by ids of shape [..., 1].
+    """Looks up rows of a trainable table by ids of shape [..., 1].
 
     Args:
-      size: rows and columns of the table.
-      is_sparse: the gradient holds only the rows that were looked up.
-      is_distributed: the table lives on parameter servers.
-      padding_idx: an id that gives zeros; a negative one counts from the end.
+      size: the number of rows and columns of the table.
+      is_sparse: produce a sparse gradient that holds only the rows that were looked up.
+      is_distributed: store the table on parameter servers.
+      padding_idx: an id whose row is all zeros; a negative one counts from the end.
     """
     return look_up("lookup_table", input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
 
@@ -49,7 +49,7 @@ def look_up(
     param_attr: Any,
     dtype: Any,
 ) -> Variable:
-    """Creates a table and looks ``input`` up in it with op ``op_type``."""
+    """Creates a table and looks up ``input`` in it with op ``op_type``."""
     require_integer("embedding", input=input)
     check_dtype(dtype, "dtype", FLOATING, "embedding")
     if len(size) != 2:
@@ -57,7 +57,7 @@ def look_up(
     if padding_idx is None:
         padding_idx = -1
     elif not -size[0] <= padding_idx < size[0]:
-        raise ValueError(f"embedding: padding_idx {padding_idx} is not a row of a table with {size[0]} rows")
+        raise ValueError(f"embedding: padding_idx {padding_idx} is out of range for a table with {size[0]} rows")
     elif padding_idx < 0:
         padding_idx += size[0]
     helper = LayerHelper("embedding", input=input, param_attr=param_attr)
@@ -78,23 +78,23 @@ def look_up(
 
 
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
-    """Selected rows in which every row appears once, with the sum of its values."""
+    """Merges duplicate rows of selected rows by adding their values."""
     return append_single_op("merge_selected_rows", {"X": x}, {"Out": x.dtype}, name=name)["Out"]
 
 
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
-    """The values of selected rows, as a tensor."""
+    """Returns the values of selected rows as a tensor."""
     if not isinstance(x, Variable) or x.type != VarType.SELECTED_ROWS:
         raise TypeError("get_tensor_from_selected_rows: x must be a variable of type SELECTED_ROWS")
     return append_single_op("get_tensor_from_selected_rows", {"X": x}, {"Out": x.dtype}, name=name)["Out"]
 
 
 def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True) -> Variable:
-    """Turns the shows and clicks in the first two columns of ``input`` into features, or leaves them out.
+    """Converts the show and click counts in the first two columns of ``input`` into features, or drops them.
 
     Args:
-      cvm: each sample's shows and clicks; they become the gradient of the two columns.
-      use_cvm: whether the two columns are kept.
+      cvm: the show and click counts of each sample, which become the gradient of the two columns.
+      use_cvm: keep the two columns.
     """
     require_floating("continuous_value_model", input=input)
     helper = LayerHelper("cvm", input=input)
@@ -104,7 +104,7 @@ def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True)
 
 
 def add_position_encoding(input: Variable, alpha: float, beta: float, name: str | None = None) -> Variable:
-    """alpha * input + beta * sines and cosines of the position."""
+    """Computes alpha * input + beta * a sinusoidal position encoding."""
     require_floating("add_position_encoding", input=input)
     attrs = {"alpha": alpha, "beta": beta}
     return append_single_op("add_position_encoding", {"X": input}, {"Out": input.dtype}, attrs, name)["Out"]

@@ -1,4 +1,4 @@
-"""Layers that resize, warp and rearrange images."""
+"""Resizing, warping and rearranging images."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def image_resize(
     """Resizes images (or, with TRILINEAR, volumes) by interpolation.
 
     Args:
-      out_shape: the new size: a list of integers or variables, or a variable that holds them all.
-      scale: the factor of the new size, where out_shape is None.
+      out_shape: the new size: a list of integers or variables, or one variable that holds all sizes.
+      scale: the scale factor if out_shape is None.
       resample: BILINEAR, TRILINEAR or NEAREST.
-      actual_shape: a variable that replaces out_shape when the program runs.
-      align_corners: lets the centers of corner pixels meet, rather than the edges of the images.
-      align_mode: without align_corners, 0 measures from the centers of pixels and 1 from their corners.
+      actual_shape: a variable that overrides out_shape when the program runs.
+      align_corners: align the centers of the corner pixels instead of the edges of the images.
+      align_mode: without align_corners, 0 measures from pixel centers and 1 from pixel corners.
     """
     if resample not in _METHODS:
         raise ValueError(f"image_resize: resample must be BILINEAR, TRILINEAR or NEAREST, not {resample!r}")
@@ -53,13 +53,13 @@ def image_resize(
     op_type = f"{method}_interp"
     require_floating(op_type, input=input)
     if len(input.shape) != rank:
-        raise ValueError(f"image_resize: {resample} takes an input of {rank} dims, not of {len(input.shape)}")
+        raise ValueError(f"image_resize: {resample} requires an input with {rank} dims, got {len(input.shape)}")
     if not isinstance(align_corners, bool):
         raise TypeError(f"image_resize: align_corners must be True or False, not {align_corners!r}")
     if align_mode not in (0, 1):
         raise ValueError(f"image_resize: align_mode must be 0 or 1, not {align_mode}")
     if out_shape is None and scale is None:
-        raise ValueError("image_resize needs out_shape or scale")
+        raise ValueError("image_resize requires out_shape or scale")
     if data_format not in _LAYOUTS[rank]:
         raise ValueError(f"image_resize: data_format must be one of {list(_LAYOUTS[rank])}, not {data_format}")
     helper = LayerHelper(op_type, name=name)
@@ -104,7 +104,7 @@ def _size_variable(size: Any) -> Variable:
 
 
 def _size_arguments(helper: LayerHelper, out_shape: Any, count: int, inputs: dict[str, Any]) -> dict[str, int]:
-    """The size as attributes; where it holds variables, also in ``inputs``."""
+    """Returns the size as attributes and adds variable sizes to ``inputs``."""
     if isinstance(out_shape, Variable):
         inputs["OutSize"] = [_size_variable(out_shape)]
         return {}
@@ -116,7 +116,7 @@ def _size_arguments(helper: LayerHelper, out_shape: Any, count: int, inputs: dic
         inputs["SizeTensor"] = [_as_variable(helper, size) for size in out_shape]
     sizes = [-1 if isinstance(size, Variable) else int(size) for size in out_shape]
     if any(size <= 0 for size, given in zip(sizes, out_shape, strict=True) if not isinstance(given, Variable)):
-        raise ValueError(f"image_resize: every size must be positive, not {sizes}")
+        raise ValueError(f"image_resize: all sizes must be positive, got {sizes}")
     return dict(zip(("out_d", "out_h", "out_w")[3 - count :], sizes, strict=True))
 
 
@@ -139,7 +139,7 @@ def resize_bilinear(
     align_mode: int = 1,
     data_format: str = "NCHW",
 ) -> Variable:
-    """image_resize between the four nearest pixels."""
+    """Resizes images by bilinear interpolation; see image_resize."""
     return image_resize(input, out_shape, scale, name, "BILINEAR", actual_shape, align_corners, align_mode, data_format)
 
 
@@ -153,7 +153,7 @@ def resize_trilinear(
     align_mode: int = 1,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """image_resize of volumes, between the eight nearest voxels."""
+    """Resizes volumes by trilinear interpolation; see image_resize."""
     return image_resize(
         input, out_shape, scale, name, "TRILINEAR", actual_shape, align_corners, align_mode, data_format
     )
@@ -168,14 +168,14 @@ def resize_nearest(
     align_corners: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """image_resize that takes the nearest pixel."""
+    """Resizes images by taking the nearest pixel; see image_resize."""
     return image_resize(input, out_shape, scale, name, "NEAREST", actual_shape, align_corners, 1, data_format)
 
 
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
-    """Resizes images so that their shorter side gets length ``out_short_len``, and keeps their proportions."""
+    """Resizes images so that their shorter side has length ``out_short_len``, preserving the aspect ratio."""
     if len(input.shape) != 4:
-        raise ValueError(f"image_resize_short takes an input of four dims, not of {len(input.shape)}")
+        raise ValueError(f"image_resize_short requires an input with four dims, got {len(input.shape)}")
     factor = float(out_short_len) / float(min(input.shape[2:]))
     short = 2 if input.shape[2] <= input.shape[3] else 3
     sizes = [out_short_len if axis == short else int(input.shape[axis] * factor + 0.5) for axis in (2, 3)]
@@ -183,10 +183,10 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
 
 
 def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Variable:
-    """The places that an affine map gives to the pixels of an image of shape ``out_shape``, for grid_sampler.
+    """Computes the sampling grid of an affine map for images of shape ``out_shape``, for use with grid_sampler.
 
     Args:
-      theta: the maps, of shape [N, 2, 3].
+      theta: the affine maps, of shape [N, 2, 3].
       out_shape: [N, C, H, W], as a list or a variable.
     """
     require_floating("affine_grid", theta=theta)
@@ -199,18 +199,18 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
 
 
 def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
-    """The image at the places of ``grid``, of shape [N, H, W, 2] with both coordinates in [-1, 1]."""
+    """Samples the image at the points of ``grid``, of shape [N, H, W, 2] with coordinates in [-1, 1]."""
     require_floating("grid_sampler", x=x, grid=grid)
     return append_single_op("grid_sampler", {"X": x, "Grid": grid}, {"Output": x.dtype}, name=name)["Output"]
 
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
-    """Moves pixels into ``blocksize ** 2`` times as many channels."""
+    """Rearranges blocks of pixels into ``blocksize ** 2`` times as many channels."""
     return _rearranged("space_to_depth", x, {"blocksize": _integer("space_to_depth", "blocksize", blocksize)}, name)
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
-    """Moves channels into an image ``upscale_factor`` times as high and wide."""
+    """Rearranges channels into an image that is ``upscale_factor`` times as high and wide."""
     require_floating("pixel_shuffle", x=x)
     factor = _integer("pixel_shuffle", "upscale_factor", upscale_factor)
     return _rearranged("pixel_shuffle", x, {"upscale_factor": factor})
@@ -222,12 +222,12 @@ def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variabl
 
 
 def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Variable:
-    """Moves some channels of a video one frame on, and as many one frame back.
+    """Shifts some channels of a video one frame forward and as many one frame back.
 
     Args:
-      x: frames, of shape [N * seg_num, C, H, W].
-      seg_num: frames per video.
-      shift_ratio: the share of channels moved in each direction.
+      x: the frames, of shape [N * seg_num, C, H, W].
+      seg_num: the number of frames per video.
+      shift_ratio: the fraction of channels shifted in each direction.
     """
     require_floating("temporal_shift", x=x)
     attrs = {"seg_num": _integer("temporal_shift", "seg_num", seg_num), "shift_ratio": shift_ratio}
@@ -236,7 +236,7 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
 
 def _rearranged(op_type: str, x: Variable, attrs: dict[str, Any], name: str | None = None) -> Variable:
     if not isinstance(x, Variable):
-        raise TypeError(f"{op_type} takes a Variable, not {type(x).__name__}")
+        raise TypeError(f"{op_type}: x must be a Variable, not {type(x).__name__}")
     return append_single_op(op_type, {"X": x}, {"Out": x.dtype}, attrs, name)["Out"]
 
 

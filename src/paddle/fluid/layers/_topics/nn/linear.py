@@ -10,15 +10,15 @@ __all__ = ["fc"]
 
 
 def fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, is_test=False, name=None):
-    """Multiplies each input with a weight of its own, adds the products and a bias, and applies ``act``.
+    """Multiplies each input by its own weight, sums the products, adds a bias and applies ``act``.
 
     Args:
-      input: a variable or a list of them.
-      size: the number of outputs.
-      num_flatten_dims: how many of the first dims stay; the others become one row. -1 keeps all but the last.
-      param_attr: one for all weights, or a list with one for each.
-      bias_attr: False leaves the bias out.
-      is_test: accepted and of no effect.
+      input: a variable or a list of variables.
+      size: the number of output units.
+      num_flatten_dims: the number of leading dims to keep; the rest are flattened. -1 keeps all but the last.
+      param_attr: one for all weights, or a list with one per input.
+      bias_attr: False omits the bias.
+      is_test: ignored.
     """
     helper = LayerHelper("fc", input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
     dtype = helper.input_dtype()
@@ -26,14 +26,16 @@ def fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=Non
     for x, attr in helper.iter_inputs_and_params():
         kept = len(x.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims
         if not 0 < kept < len(x.shape):
-            raise ValueError(f"fc: num_flatten_dims {num_flatten_dims} does not fit an input of shape {list(x.shape)}")
+            raise ValueError(
+                f"fc: num_flatten_dims {num_flatten_dims} is invalid for an input of shape {list(x.shape)}"
+            )
         if -1 in x.shape[kept:]:
             raise ValueError(
-                f"fc: the weight needs fixed dims from {kept} on, but {x.name} has the shape {list(x.shape)}"
+                f"fc: the weight requires fixed dims from {kept} on, but {x.name} has shape {list(x.shape)}"
             )
         weight = helper.create_parameter(attr, [math.prod(x.shape[kept:]), size], dtype)
         if weight is None:
-            raise ValueError("fc: param_attr can't be False, because fc is nothing without a weight")
+            raise ValueError("fc: param_attr cannot be False, because fc requires a weight")
         product = helper.create_variable_for_type_inference(dtype)
         attrs = {"x_num_col_dims": kept, "y_num_col_dims": 1}
         helper.append_op(type="mul", inputs={"X": [x], "Y": [weight]}, outputs={"Out": [product]}, attrs=attrs)

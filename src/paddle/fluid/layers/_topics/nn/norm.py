@@ -1,4 +1,4 @@
-"""Normalisation layers."""
+"""Normalization layers."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def batch_norm(
     fuse_with_relu: bool = False,
     use_global_stats: bool = False,
 ) -> Variable:
-    """Gives every channel mean 0 and variance 1 over the batch, then scales and shifts it.
+    """Normalizes each channel over the batch, then scales and shifts it.
 
     Args:
-      is_test: takes the moving averages instead of the batch's mean and variance, and leaves them as they are.
-      momentum: how much of the moving averages stays at each step.
-      in_place: writes the result into ``input``.
-      use_global_stats: takes the moving averages in training, too.
+      is_test: use the moving averages instead of the batch statistics, without updating them.
+      momentum: the decay rate of the moving averages.
+      in_place: write the result into ``input``.
+      use_global_stats: use the moving averages during training too.
     """
     require_floating("batch_norm", input=input)
     if bias_attr is False:
@@ -102,7 +102,7 @@ def _channels(input: Variable, data_layout: str, layer: str) -> int:
 def instance_norm(
     input: Variable, epsilon: float = 1e-05, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
 ) -> Variable:
-    """Gives every channel of every sample mean 0 and variance 1, then scales and shifts the channels."""
+    """Normalizes each channel of each sample, then scales and shifts the channels."""
     require_floating("instance_norm", input=input)
     if bias_attr is False:
         raise ValueError("instance_norm: bias_attr cannot be False")
@@ -133,7 +133,7 @@ def layer_norm(
     act: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """Gives each sample mean 0 and variance 1 over all dims from ``begin_norm_axis`` on, then scales and shifts."""
+    """Normalizes each sample over all dims from ``begin_norm_axis`` on, then scales and shifts it."""
     require_floating("layer_norm", input=input)
     helper = LayerHelper("layer_norm", **locals())
     shape = [math.prod(input.shape[begin_norm_axis:])]
@@ -145,13 +145,13 @@ def layer_norm(
             helper.param_attr, shape, input.dtype, default_initializer=Constant(1.0)
         )
     elif param_attr:
-        warnings.warn("layer_norm: param_attr is of no use with scale=False", stacklevel=2)
+        warnings.warn("layer_norm: param_attr has no effect with scale=False", stacklevel=2)
     if shift:
         if bias_attr is False:
             raise ValueError("layer_norm: bias_attr cannot be False with shift=True")
         inputs["Bias"] = helper.create_parameter(helper.bias_attr, shape, input.dtype, is_bias=True)
     elif bias_attr:
-        warnings.warn("layer_norm: bias_attr is of no use with shift=False", stacklevel=2)
+        warnings.warn("layer_norm: bias_attr has no effect with shift=False", stacklevel=2)
     mean, variance = (helper.create_variable_for_type_inference(input.dtype, stop_gradient=True) for _ in range(2))
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(
@@ -173,10 +173,10 @@ def group_norm(
     data_layout: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Gives each group of channels of each sample mean 0 and variance 1.
+    """Normalizes each group of channels of each sample.
 
     Args:
-      param_attr, bias_attr: as in Fluid, there is no scale and no bias unless they are given.
+      param_attr, bias_attr: as in Fluid, there is no scale or bias unless these are given.
     """
     require_floating("group_norm", input=input)
     helper = LayerHelper("group_norm", **locals())
@@ -215,12 +215,12 @@ def data_norm(
     summary_decay_rate: float = 0.9999999,
     enable_scale_and_shift: bool = False,
 ) -> Variable:
-    """Normalises each column by sums that are kept over all batches.
+    """Normalizes each column by statistics accumulated over all batches.
 
     Args:
-      param_attr: a dict with the first values: batch_size, batch_sum, batch_square (and scale_w, bias).
-      slot_dim: columns per slot; a slot whose first column is 0 is absent and stays 0.
-      enable_scale_and_shift: also scales and shifts each column by trained numbers.
+      param_attr: a dict with the initial values: batch_size, batch_sum, batch_square (and scale_w, bias).
+      slot_dim: the number of columns per slot; a slot whose first column is 0 is absent and stays 0.
+      enable_scale_and_shift: also scale and shift each column by trainable values.
     """
     require_floating("data_norm", input=input)
     helper = LayerHelper("data_norm", **locals())
@@ -262,8 +262,8 @@ def spectral_norm(
     """Divides a weight by its largest singular value.
 
     Args:
-      dim: the dim that counts as the rows: 0 for fc and conv weights as (out, in, ...), 1 for (in, out, ...).
-      power_iters: rounds of power iteration.
+      dim: the dim treated as rows: 0 for fc and conv weights as (out, in, ...), 1 for (in, out, ...).
+      power_iters: the number of power iterations.
     """
     require_floating("spectral_norm", weight=weight)
     helper = LayerHelper("spectral_norm", **locals())
@@ -287,10 +287,10 @@ def lrn(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Divides each pixel by ``(k + alpha * sum of squares over n neighbouring channels) ** beta``."""
+    """Divides each pixel by ``(k + alpha * sum of squares over n adjacent channels) ** beta``."""
     require_floating("lrn", input=input)
     if len(input.shape) != 4:
-        raise ValueError(f"lrn takes an input of four dims, not {len(input.shape)}")
+        raise ValueError(f"lrn requires an input with four dims, got {len(input.shape)}")
     _channels(input, data_format, "lrn")
     helper = LayerHelper("lrn", **locals())
     middle = helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
@@ -315,7 +315,7 @@ def affine_channel(
     """Scales and shifts each channel by the given variables."""
     require_floating("affine_channel", x=x)
     if scale is None or bias is None:
-        raise ValueError("affine_channel needs both scale and bias")
+        raise ValueError("affine_channel requires both scale and bias")
     helper = LayerHelper("affine_channel", **locals())
     out = helper.create_variable_for_type_inference(x.dtype)
     helper.append_op(

@@ -24,14 +24,14 @@ def pool2d(
     exclusive: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """The maximum ("max") or mean ("avg") over windows of images.
+    """Computes the maximum ("max") or mean ("avg") over windows of images.
 
     Args:
       pool_size, pool_stride: a number, or one for height and one for width.
       pool_padding: as for conv2d.
-      global_pooling: one window over the whole image, whatever the other arguments say.
-      ceil_mode: a last window that only partly lies on the image counts.
-      exclusive: the mean leaves the padding out.
+      global_pooling: use one window over the whole image and ignore the window arguments.
+      ceil_mode: keep a last window that lies only partly on the image.
+      exclusive: exclude padding from the mean.
     """
     attrs = {"use_cudnn": use_cudnn, "ceil_mode": ceil_mode, "exclusive": exclusive, "data_format": data_format}
     return _pool("pool2d", input, 2, pool_size, pool_type, pool_stride, pool_padding, global_pooling, attrs, name)
@@ -50,7 +50,7 @@ def pool3d(
     exclusive: bool = True,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """The maximum or mean over windows of volumes; arguments as for pool2d, with depth before height and width."""
+    """Computes the maximum or mean over windows of volumes; arguments as for pool2d, with depth first."""
     attrs = {"use_cudnn": use_cudnn, "ceil_mode": ceil_mode, "exclusive": exclusive, "data_format": data_format}
     return _pool("pool3d", input, 3, pool_size, pool_type, pool_stride, pool_padding, global_pooling, attrs, name)
 
@@ -58,10 +58,10 @@ def pool3d(
 def adaptive_pool2d(
     input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
 ) -> Any:
-    """The maximum or mean over windows that cut images into ``pool_size`` parts, which may overlap by one.
+    """Computes the maximum or mean over windows that divide images into ``pool_size`` parts of nearly equal size.
 
     Returns:
-      The result, or with ``require_index`` also where in its image each maximum is.
+      The result and, with ``require_index``, the position of each maximum in its image.
     """
     return _adaptive_pool("pool2d", input, 2, pool_size, pool_type, require_index, name)
 
@@ -69,7 +69,7 @@ def adaptive_pool2d(
 def adaptive_pool3d(
     input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
 ) -> Any:
-    """As adaptive_pool2d, for volumes."""
+    """Like adaptive_pool2d, for volumes."""
     return _adaptive_pool("pool3d", input, 3, pool_size, pool_type, require_index, name)
 
 
@@ -93,11 +93,11 @@ def _pool(
     if attrs["data_format"] not in known:
         raise ValueError(f"{op_type}: data_format must be {known[0]!r} or {known[1]!r}, not {attrs['data_format']!r}")
     if size == -1 and not global_pooling:
-        raise ValueError(f"{op_type}: pool_size must be given unless global_pooling is True")
+        raise ValueError(f"{op_type}: pool_size is required unless global_pooling is True")
     paddings, algorithm = paddings_of(padding, rank, attrs["data_format"])
     if algorithm == "VALID" and attrs["ceil_mode"]:
         raise ValueError(
-            f"{op_type}: with pool_padding 'VALID' no window reaches over the border; ceil_mode must be False"
+            f"{op_type}: ceil_mode must be False with pool_padding 'VALID', because no window crosses the border"
         )
     attrs = {
         **attrs,
@@ -119,7 +119,7 @@ def _adaptive_pool(
     require_floating(layer, input=input)
     _check_type(layer, pool_type)
     if pool_type == "avg" and require_index:
-        raise ValueError(f"{layer}: a mean has no index; require_index goes with pool_type 'max'")
+        raise ValueError(f"{layer}: require_index requires pool_type 'max'; a mean has no index")
     attrs = {"ksize": per_dim(size, rank, "pool_size"), "adaptive": True}
     if pool_type == "avg":
         attrs["pooling_type"] = pool_type

@@ -1,4 +1,4 @@
-"""Losses over many classes that look at a few, and drawing classes from probabilities."""
+"""Losses that sample a few of many classes, and sampling of class ids."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def nce(
     seed: int = 0,
     is_sparse: bool = False,
 ) -> Variable:
-    """Noise-contrastive estimation: tells the label from ``num_neg_samples`` classes drawn by ``sampler``.
+    """Computes the noise-contrastive estimation loss against ``num_neg_samples`` classes drawn by ``sampler``.
 
     Args:
       label: [batch, number of true classes].
       sampler: uniform, log_uniform, or custom_dist with the probabilities ``custom_dist``.
-      is_sparse: the weight's gradient holds only the rows of the classes drawn.
+      is_sparse: produce a sparse weight gradient that holds only the rows of the sampled classes.
     """
     require_floating("nce", input=input)
     if sampler not in _SAMPLERS:
@@ -96,7 +96,7 @@ def _custom_distribution(helper: LayerHelper, distribution: Sequence[float] | No
 
 
 def _alias_table(distribution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Walker's table: pick a class evenly, stay with a probability, else go to its alias, -1 where one always stays."""
+    """Builds Walker's alias table: draw a class uniformly, keep it with probability ``stay``, else take its alias."""
     stay = distribution * len(distribution)
     alias = np.full(len(distribution), -1, "int32")
     poor = [i for i, share in enumerate(stay) if share < 1.0]
@@ -107,7 +107,7 @@ def _alias_table(distribution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         stay[big] -= 1.0 - stay[little]
         if stay[big] != 1.0:
             (rich if stay[big] > 1.0 else poor).append(big)
-    stay[alias < 0] = 1.0  # what rounding left over
+    stay[alias < 0] = 1.0  # classes without an alias are always kept; rounding may leave them below 1
     return alias, stay.astype("float32")
 
 
@@ -123,20 +123,20 @@ def hsigmoid(
     is_custom: bool = False,
     is_sparse: bool = False,
 ) -> Variable:
-    """Hierarchical sigmoid: the loss of the turns on the way to the label in a binary tree of the classes.
+    """Computes the hierarchical sigmoid loss along the path to the label in a binary tree of the classes.
 
     Args:
-      num_classes: the number of classes, or with a custom tree of its inner nodes.
-      path_table, path_code: with ``is_custom``, inner nodes and turns of each sample's path, padded with -1.
-      is_sparse: the weight's gradient holds only the nodes passed; custom trees only.
+      num_classes: the number of classes, or of inner nodes for a custom tree.
+      path_table, path_code: with ``is_custom``, the inner nodes and branches of each sample's path, padded with -1.
+      is_sparse: produce a sparse weight gradient that holds only the visited nodes; custom trees only.
     """
     require_floating("hsigmoid", input=input)
     if is_custom and (path_table is None or path_code is None or num_classes is None):
-        raise ValueError("hsigmoid: a custom tree needs path_table, path_code and num_classes")
+        raise ValueError("hsigmoid: a custom tree requires path_table, path_code and num_classes")
     if not is_custom and (path_table is not None or path_code is not None):
-        raise ValueError("hsigmoid: path_table and path_code are for is_custom=True")
+        raise ValueError("hsigmoid: path_table and path_code require is_custom=True")
     if not is_custom and (num_classes is None or num_classes < 2):
-        raise ValueError(f"hsigmoid: the default tree needs at least 2 classes, not {num_classes}")
+        raise ValueError(f"hsigmoid: the default tree requires at least 2 classes, got {num_classes}")
     if is_sparse and not is_custom:
         warnings.warn("hsigmoid: is_sparse is ignored without a custom tree", stacklevel=2)
         is_sparse = False
@@ -170,17 +170,17 @@ def sampled_softmax_with_cross_entropy(
     customized_probabilities: Variable | None = None,
     seed: int = 0,
 ) -> Variable:
-    """Softmax cross entropy over the label and ``num_samples`` classes drawn log-uniformly.
+    """Computes the softmax cross entropy over the label and ``num_samples`` classes drawn log-uniformly.
 
     Args:
-      remove_accidental_hits: a drawn class that is the label does not count.
-      customized_samples, customized_probabilities: with ``use_customized_samples``, labels and drawn classes, and how
-        likely each was to be drawn.
+      remove_accidental_hits: ignore sampled classes that equal the label.
+      customized_samples, customized_probabilities: with ``use_customized_samples``, the labels and sampled classes, and
+        the probability of each.
     """
     require_floating("sampled_softmax_with_cross_entropy", logits=logits)
     if use_customized_samples and (customized_samples is None or customized_probabilities is None):
         raise ValueError(
-            "sampled_softmax_with_cross_entropy: use_customized_samples needs customized_samples and "
+            "sampled_softmax_with_cross_entropy: use_customized_samples requires customized_samples and "
             "customized_probabilities"
         )
     helper = LayerHelper("sample_logits", logits=logits)
@@ -226,6 +226,6 @@ def sampled_softmax_with_cross_entropy(
 
 
 def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
-    """A class for each row of probabilities, drawn by them."""
+    """Samples a class id from each row of probabilities."""
     attrs = {"min": min, "max": max, "seed": seed}
     return append_single_op("sampling_id", {"X": x}, {"Out": dtype}, attrs)["Out"]

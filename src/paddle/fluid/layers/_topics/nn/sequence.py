@@ -1,4 +1,4 @@
-"""Layers on sequences: packed rows with LoD."""
+"""Layers for sequences: packed rows with LoD."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def _single(
     name: str | None = None,
     output: str = "Out",
 ) -> Variable:
-    """One op whose output has the dtype of its first input."""
+    """Appends one op whose output has the dtype of its first input."""
     first = next(iter(inputs.values()))
     check_variable_and_dtype(first, "input", _NUMBERS, layer_type)
     return append_single_op(layer_type, inputs, {output: first.dtype}, attrs, name)[output]  # pyright: ignore
 
 
 def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_value: float = 0.0) -> Variable:
-    """One row for each sequence.
+    """Reduces each sequence to one row.
 
     Args:
-      pool_type: sum, average, sqrt (the sum over the root of the length), max, first or last.
-      pad_value: what an empty sequence gives.
+      pool_type: sum, average, sqrt (sum divided by the square root of the length), max, first or last.
+      pad_value: the result for an empty sequence.
     """
     require_floating("sequence_pool", input=input)
     attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": pad_value}
@@ -65,17 +65,17 @@ def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_va
 
 
 def sequence_first_step(input: Variable) -> Variable:
-    """The first row of each sequence."""
+    """Returns the first row of each sequence."""
     return sequence_pool(input, "first")
 
 
 def sequence_last_step(input: Variable) -> Variable:
-    """The last row of each sequence."""
+    """Returns the last row of each sequence."""
     return sequence_pool(input, "last")
 
 
 def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None = None) -> Variable:
-    """The softmax of each sequence of numbers."""
+    """Computes the softmax within each sequence of scalars."""
     require_floating("sequence_softmax", input=input)
     return _single("sequence_softmax", {"X": input}, {"use_cudnn": use_cudnn}, name)
 
@@ -92,11 +92,11 @@ def sequence_conv(
     name: str | None = None,
     padding_start: int | None = None,
 ) -> Variable:
-    """A convolution along each sequence, with zeros beyond its ends.
+    """Convolves along each sequence, with zeros beyond its ends.
 
     Args:
-      padding: accepted; sequences keep their lengths.
-      padding_start: where the window begins, counted from the row; by default half a window before.
+      padding: ignored; sequences keep their lengths.
+      padding_start: the offset of the window relative to the row; defaults to minus half the window.
     """
     require_floating("sequence_conv", input=input)
     helper = LayerHelper("sequence_conv", input=input, bias_attr=bias_attr, param_attr=param_attr, act=act, name=name)
@@ -117,7 +117,7 @@ def sequence_conv(
 
 
 def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None) -> Variable:
-    """Each row plus a weighted sum of the rows after it, column by column."""
+    """Adds to each row a weighted sum of the rows that follow it, column by column (lookahead convolution)."""
     require_floating("row_conv", input=input)
     helper = LayerHelper("row_conv", input=input, param_attr=param_attr, act=act)
     shape = [future_context_size + 1, input.shape[-1]]
@@ -128,9 +128,9 @@ def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, 
 
 
 def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
-    """The first sequences of all inputs one after the other, then the second ones, and so on."""
+    """Concatenates the i-th sequences of all inputs, for each i."""
     if not isinstance(input, list | tuple) or not input:
-        raise TypeError(f"sequence_concat takes a list of variables, not {type(input).__name__}")
+        raise TypeError(f"sequence_concat: input must be a list of variables, not {type(input).__name__}")
     helper = LayerHelper("sequence_concat", input=input, name=name)
     out = helper.create_variable_for_type_inference(helper.input_dtype())
     helper.append_op(type="sequence_concat", inputs={"X": list(input)}, outputs={"Out": [out]})
@@ -138,29 +138,29 @@ def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
 
 
 def sequence_slice(input: Variable, offset: Variable, length: Variable, name: str | None = None) -> Variable:
-    """Of each sequence the ``length`` rows from ``offset`` on."""
+    """Returns ``length`` rows of each sequence, starting at ``offset``."""
     require_integer("sequence_slice", offset=offset, length=length)
     offset.stop_gradient = length.stop_gradient = True
     return _single("sequence_slice", {"X": input, "Offset": offset, "Length": length}, None, name)
 
 
 def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | None = None) -> Variable:
-    """Row or sequence i of x as often as sequence i of y's LoD level ``ref_level`` is long."""
+    """Repeats row or sequence i of x once per element of sequence i in y's LoD level ``ref_level``."""
     return _single("sequence_expand", {"X": x, "Y": y}, {"ref_level": ref_level}, name)
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Row i of x as often as sequence i of y is long."""
+    """Repeats row i of x once per row of sequence i of y."""
     return _single("sequence_expand_as", {"X": x, "Y": y}, None, name)
 
 
 def sequence_pad(
     x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """Sequences as [sequences, length, ...] with ``pad_value`` after their ends, and their lengths.
+    """Pads sequences to [sequences, length, ...] with ``pad_value``; also returns their lengths.
 
     Args:
-      maxlen: the length; by default that of the longest sequence of the batch.
+      maxlen: the padded length; defaults to that of the longest sequence in the batch.
     """
     check_variable_and_dtype(x, "x", _NUMBERS, "sequence_pad")
     pad_value.stop_gradient = True
@@ -172,25 +172,25 @@ def sequence_pad(
 
 
 def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
-    """The first ``length`` elements of each row, as sequences."""
+    """Converts the first ``length`` elements of each row to packed sequences."""
     require_integer("sequence_unpad", length=length)
     length.stop_gradient = True
     return _single("sequence_unpad", {"X": x, "Length": length}, None, name)
 
 
 def sequence_reshape(input: Variable, new_dim: int) -> Variable:
-    """The elements of each sequence in rows of ``new_dim``."""
+    """Reshapes the elements of each sequence into rows of ``new_dim`` elements."""
     return _single("sequence_reshape", {"X": input}, {"new_dim": new_dim})
 
 
 def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """Row i of the input with the updates of sequence i added in the columns that ``index`` names."""
+    """Adds the updates of sequence i to row i of the input, in the columns given by ``index``."""
     require_integer("sequence_scatter", index=index)
     return _single("sequence_scatter", {"X": input, "Ids": index, "Updates": updates}, None, name)
 
 
 def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name: str | None = None) -> Variable:
-    """For each id, itself and the ones after it in its sequence, ``win_size`` in all."""
+    """Returns, for each id, the window of ``win_size`` ids that starts with it."""
     require_integer("sequence_enumerate", input=input)
     out = _single("sequence_enumerate", {"X": input}, {"win_size": win_size, "pad_value": pad_value}, name)
     out.stop_gradient = True
@@ -198,10 +198,10 @@ def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name:
 
 
 def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
-    """For each length, that many ones followed by zeros.
+    """Returns a mask for each length: that many ones followed by zeros.
 
     Args:
-      maxlen: a number or a variable; by default the largest length.
+      maxlen: a number or a variable; defaults to the largest length.
     """
     helper = LayerHelper("sequence_mask", name=name)
     out = helper.create_variable_for_type_inference(dtype)
@@ -216,25 +216,25 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
-    """Each sequence backwards."""
+    """Reverses each sequence."""
     return _single("sequence_reverse", {"X": x}, None, name, output="Y")
 
 
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: Sequence[int] | None = None) -> Variable:
-    """x's rows cut anew, as ``y`` is cut (or at the offsets y holds), or at the offsets in ``target_lod``."""
+    """Replaces x's LoD by that of ``y`` (or the offsets y holds), or by the offsets in ``target_lod``."""
     if y is None and target_lod is None:
-        raise ValueError("lod_reset needs y or target_lod")
+        raise ValueError("lod_reset requires y or target_lod")
     return _single("lod_reset", {"X": x, "Y": y}, {"target_lod": list(target_lod or ())} if y is None else None)
 
 
 def lod_append(x: Variable, level: Any) -> Variable:
-    """x with one more LoD level below the others: offsets, or a variable that is cut so or holds them."""
+    """Appends a LoD level to x: a list of offsets, or a variable whose LoD or values are the offsets."""
     if isinstance(level, Variable):
         inputs, attrs = {"X": x, "Y": level}, {"append": True}
     elif isinstance(level, list | tuple):
         inputs, attrs = {"X": x}, {"append": True, "target_lod": list(level)}
     else:
-        raise ValueError(f"level must be a list, a tuple or a variable, not {type(level).__name__}")
+        raise ValueError(f"lod_append: level must be a list, a tuple or a variable, not {type(level).__name__}")
     check_variable_and_dtype(x, "x", _NUMBERS, "lod_append")
     return append_single_op("lod_append", inputs, {"Out": x.dtype}, attrs, op_type="lod_reset")["Out"]
 
@@ -248,10 +248,10 @@ def im2sequence(
     out_stride: Any = 1,
     name: str | None = None,
 ) -> Variable:
-    """Each image as a sequence of its windows.
+    """Converts each image to a sequence of its windows.
 
     Args:
-      padding: one number, two (up and down, left and right), or four (up, left, down, right).
+      padding: one number, two (vertical, horizontal), or four (up, left, down, right).
     """
     require_floating("im2sequence", input=input)
     pair = [padding, padding] if isinstance(padding, int) else list(padding)

@@ -1,4 +1,4 @@
-"""Layers that compare two inputs, or the parts of one."""
+"""Similarities and products of two inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["bilinear_tensor_product", "cos_sim", "fsp_matrix", "similarity_focus
 
 
 def cos_sim(X: Variable, Y: Variable) -> Variable:
-    """The cosine between rows of X and of Y; a Y of one row meets every row of X."""
+    """Computes the cosine similarity of the rows of X and Y; a single row of Y is broadcast."""
     require_floating("cos_sim", X=X, Y=Y)
     outputs = {"Out": X.dtype, "XNorm": X.dtype, "YNorm": X.dtype}
     return append_single_op("cos_sim", {"X": X, "Y": Y}, outputs)["Out"]
@@ -27,7 +27,7 @@ def bilinear_tensor_product(
     param_attr: Any = None,
     bias_attr: Any = None,
 ) -> Variable:
-    """``size`` bilinear forms of x and y, each with a trained matrix, plus a bias."""
+    """Computes ``size`` bilinear forms of x and y, each with a trainable matrix, plus a bias."""
     require_floating("bilinear_tensor_product", x=x, y=y)
     helper = LayerHelper("bilinear_tensor_product", **locals())
     weight = helper.create_parameter(attr=helper.param_attr, shape=[size, x.shape[1], y.shape[1]], dtype=x.dtype)
@@ -41,7 +41,7 @@ def bilinear_tensor_product(
 
 
 def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str | None = None) -> Variable:
-    """Marks the largest entries of the slices ``indexes`` along ``axis``, no two in a row or column."""
+    """Marks the largest entries of the slices ``indexes`` along ``axis``, at most one per row and column."""
     require_floating("similarity_focus", input=input)
     if axis not in (1, 2, 3):
         raise ValueError(f"similarity_focus: axis must be 1, 2 or 3, not {axis}")
@@ -52,6 +52,6 @@ def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str |
 
 
 def fsp_matrix(x: Variable, y: Variable) -> Variable:
-    """The products of every channel of x with every channel of y, averaged over the image: the flow between layers."""
+    """Computes the products of all channels of x with all channels of y, averaged over the image (the FSP matrix)."""
     require_floating("fsp_matrix", x=x, y=y)
     return append_single_op("fsp_matrix", {"X": x, "Y": y}, {"Out": x.dtype}, op_type="fsp")["Out"]

@@ -1,4 +1,4 @@
-"""Beam search: sentences grown word by word, of which the best few are kept."""
+"""Beam search on LoD tensors: keeps the best partial sentences at every step."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def beam_search(
     name=None,
     return_parent_idx=False,
 ):
-    """The best continuations of the sentences so far: their last words, their scores and where they come from.
+    """Selects the best continuations of the current beams: their last tokens, scores and parents.
 
     Args:
-      pre_ids, pre_scores: the last word and the score of each sentence, cut into sources and sentences.
-      ids, scores: for each sentence some words that may come next, and the scores they would give; without ids, a
-        score for each word there is. They are cut like ``pre_ids``.
-      beam_size: how many sentences each source keeps.
-      end_id: the word that ends a sentence.
+      pre_ids, pre_scores: the last token and the score of each beam; LoD levels are sources and beams.
+      ids, scores: candidate next tokens of each beam and the scores they lead to; without ids, one score for
+        every token of the vocabulary. The LoD is that of ``pre_ids``.
+      beam_size: the number of beams kept per source.
+      end_id: the token that ends a sentence.
       level: the LoD level that holds the sources.
-      is_accumulated: whether scores are those of whole sentences; otherwise they are probabilities of the next word.
-      return_parent_idx: whether to return also, for each result, the sentence that it continues.
+      is_accumulated: whether scores are accumulated; otherwise they are probabilities of the next token.
+      return_parent_idx: also return the index of the beam that each result continues.
     """
     check_variable_and_dtype(pre_ids, "pre_ids", ["int64"], "beam_search")
     check_variable_and_dtype(pre_scores, "pre_scores", ["float32", "float64"], "beam_search")
@@ -40,7 +40,7 @@ def beam_search(
     helper = LayerHelper("beam_search", name=name)
     selected_scores = helper.create_variable_for_type_inference(pre_scores.dtype)
     selected_ids = helper.create_variable_for_type_inference(pre_ids.dtype)
-    # Gathering by it must find the sentences of the step before.
+    # Gathering by it must find the beams of the previous step.
     parent_idx = helper.create_variable_for_type_inference("int32")
     inputs = {"pre_ids": [pre_ids], "pre_scores": [pre_scores], "scores": [scores]}
     if ids is not None:
@@ -55,10 +55,10 @@ def beam_search(
 
 
 def beam_search_decode(ids, scores, beam_size, end_id, name=None) -> tuple[Variable, Variable]:
-    """The sentences of each source, best first, with the score after each word.
+    """Returns the sentences of each source, best first, with the score after each token.
 
     Args:
-      ids, scores: arrays of what `beam_search` has chosen in every step, the first words included.
+      ids, scores: tensor arrays of the results of `beam_search` at every step, initial tokens included.
     """
     check_type(ids, "ids", Variable, "beam_search_decode")
     check_type(scores, "scores", Variable, "beam_search_decode")

@@ -1,4 +1,4 @@
-"""Cells, which say what one step of a recurrence does, and `rnn`, which runs one along a dim of tensors."""
+"""RNN cells, which define one step of a recurrence, and `rnn`, which runs a cell over the time axis."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__: list[str] = []
 
 
 class RNNCell:
-    """What one step does: ``call(inputs, states)`` returns outputs and the next states, in any structure."""
+    """Defines one step: ``call(inputs, states)`` returns outputs and new states, in any nested structure."""
 
     def call(self, inputs, states, **kwargs):
-        """Describes the step."""
-        raise NotImplementedError("an RNNCell must have a method `call`")
+        """Builds the step."""
+        raise NotImplementedError("an RNNCell must implement `call`")
 
     def __call__(self, inputs, states, **kwargs):
         return self.call(inputs, states, **kwargs)
 
     def get_initial_states(self, batch_ref, shape=None, dtype="float32", init_value=0, batch_dim_idx=0):
-        """States of one value.
+        """Returns states filled with ``init_value``.
 
         Args:
-          batch_ref: a variable with as many rows as the states; of several, the first.
-          shape: the shape of a row, or a structure of shapes; by default `state_shape`.
-          dtype: of all states, or a structure of dtypes; by default `state_dtype` where the cell has it.
-          batch_dim_idx: the dim of ``batch_ref`` that is the batch.
+          batch_ref: a variable with the batch size of the states; of a structure, the first variable counts.
+          shape: the shape of a row or a structure of shapes; defaults to `state_shape`.
+          dtype: the dtype of all states or a structure of dtypes; defaults to `state_dtype` if the cell defines it.
+          batch_dim_idx: the batch dim of ``batch_ref``.
         """
         reference = flatten(batch_ref)[0]
         shapes = self.state_shape if shape is None else shape
@@ -52,17 +52,17 @@ class RNNCell:
 
     @property
     def state_shape(self):
-        """The shape of a row of the state, or a structure of them."""
-        raise NotImplementedError("this cell does not tell the shape of its states: pass `shape`, or initial states")
+        """The shape of a row of the state, or a structure of shapes."""
+        raise NotImplementedError("this cell does not define state_shape: pass `shape` or initial states")
 
     @property
     def state_dtype(self):
-        """The dtype of the state, or a structure of them."""
-        raise NotImplementedError("this cell does not tell the dtype of its states: pass `dtype`")
+        """The dtype of the state, or a structure of dtypes."""
+        raise NotImplementedError("this cell does not define state_dtype: pass `dtype`")
 
 
 def _map_shapes(function: Any, shapes: Any, dtypes: Any) -> Any:
-    """Like map_structure, but a list of integers is a shape."""
+    """Like map_structure, but treats a list of integers as a leaf (a shape)."""
     if isinstance(shapes, list | tuple) and shapes and all(isinstance(size, int) for size in shapes):
         return function(shapes, dtypes)
     several = not isinstance(dtypes, str) and isinstance(dtypes, list | tuple)
@@ -71,10 +71,10 @@ def _map_shapes(function: Any, shapes: Any, dtypes: Any) -> Any:
 
 
 class GRUCell(RNNCell):
-    """One step of a GRU; its output is its state.
+    """One step of a GRU; the output is the new state.
 
     Args:
-      gate_activation, activation: layers; sigmoid and tanh by default.
+      gate_activation, activation: layers; default to sigmoid and tanh.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class GRUCell(RNNCell):
         self.gru_unit = BasicGRUUnit(name, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
 
     def call(self, inputs, states):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
-        """The next state, twice."""
+        """Returns the new state, as output and as state."""
         hidden = self.gru_unit(inputs, states)
         return hidden, hidden
 
@@ -102,11 +102,11 @@ class GRUCell(RNNCell):
 
 
 class LSTMCell(RNNCell):
-    """One step of an LSTM; its state is hidden state and cell, its output the hidden state.
+    """One step of an LSTM; the states are hidden state and cell, the output is the hidden state.
 
     Args:
-      gate_activation, activation: of no effect, as in Fluid: always sigmoid and tanh.
-      forget_bias: is added to the forget gate.
+      gate_activation, activation: ignored, as in Fluid; always sigmoid and tanh.
+      forget_bias: added to the forget gate.
     """
 
     def __init__(
@@ -126,28 +126,28 @@ class LSTMCell(RNNCell):
         )
 
     def call(self, inputs, states):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
-        """The next hidden state, and both next states."""
+        """Returns the new hidden state, and both new states."""
         hidden, cell = self.lstm_unit(inputs, *states)
         return hidden, [hidden, cell]
 
     @property
     def state_shape(self) -> list[list[int]]:
-        """The shapes of rows of hidden state and cell."""
+        """The row shapes of hidden state and cell."""
         return [[self.hidden_size], [self.hidden_size]]
 
 
 def rnn(
     cell, inputs, initial_states=None, sequence_length=None, time_major=False, is_reverse=False, **kwargs
 ) -> tuple[Any, Any]:
-    """Runs ``cell`` along the second dim of ``inputs`` and gives the outputs of all steps and the last states.
+    """Runs ``cell`` over the time axis of ``inputs``; returns the outputs of all steps and the final states.
 
     Args:
-      inputs: a variable [batch, time, ...], or a structure of them.
-      initial_states: in the cell's structure; by default zeros.
-      sequence_length: how many steps of each row count; after them its states stay as they are.
+      inputs: a variable [batch, time, ...] or a structure of such variables.
+      initial_states: in the cell's structure; default to zeros.
+      sequence_length: the number of valid steps of each row; later steps leave its states unchanged.
       time_major: whether inputs and outputs are [time, batch, ...].
-      is_reverse: whether to run from the last step to the first.
-      kwargs: passed on to the cell.
+      is_reverse: run from the last step to the first.
+      kwargs: passed to the cell.
     """
     if initial_states is None:
         initial_states = cell.get_initial_states(batch_ref=inputs, batch_dim_idx=1 if time_major else 0)
@@ -189,11 +189,11 @@ def _kept_where_masked(old: Variable, new: Variable, mask: Variable) -> Variable
 
 
 def swap_batch_and_time(x: Variable) -> Variable:
-    """``x`` with its first two dims exchanged."""
+    """Swaps the first two dims of ``x``."""
     return layers.transpose(x, [1, 0, *range(2, len(x.shape))])
 
 
 def packed_like(structure: Any, values: list[Any]) -> Any:
-    """Values, in order, in the places that a structure has for variables."""
+    """Packs flat ``values`` into the given structure, in order."""
     ahead = iter(values)
     return map_structure(lambda _: next(ahead), structure)

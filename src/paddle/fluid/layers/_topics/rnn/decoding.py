@@ -1,4 +1,4 @@
-"""Decoding step by step on dense tensors: decoders, beam search among them, and the loop that runs one."""
+"""Step-by-step decoding on dense tensors: decoders, including beam search, and the decoding loop."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from refluid.ir import Variable, VarType, unique_name
 
 __all__: list[str] = []
 
-_IMPOSSIBLE = 1e9  # a logarithm of a chance of nothing, but a number to calculate with
+_IMPOSSIBLE = 1e9  # stands for -log(0), but finite
 
 
 class Decoder:
-    """What `dynamic_decode` runs."""
+    """The interface that `dynamic_decode` runs."""
 
     def initialize(self, inits):
-        """Gives the inputs and states of the first step, and which rows are finished before it."""
-        raise NotImplementedError("a Decoder must have a method `initialize`")
+        """Returns the inputs and states of the first step, and which rows are already finished."""
+        raise NotImplementedError("a Decoder must implement `initialize`")
 
     def step(self, time, inputs, states, **kwargs):
-        """Gives outputs, next states, next inputs, and which rows are finished then."""
-        raise NotImplementedError("a Decoder must have a method `step`")
+        """Returns outputs, next states, next inputs, and which rows are finished."""
+        raise NotImplementedError("a Decoder must implement `step`")
 
     def finalize(self, outputs, final_states, sequence_lengths):
-        """Gives the outputs of all steps, stacked, and the last states another form."""
-        raise NotImplementedError("this Decoder has no method `finalize`")
+        """Post-processes the stacked outputs of all steps and the final states."""
+        raise NotImplementedError("this Decoder does not implement `finalize`")
 
 
 class BeamSearchDecoder(Decoder):
-    """Searches with a cell for the sentences of highest probability.
+    """Searches for the most probable sentences with an RNN cell.
 
     Args:
-      cell: an RNNCell; the layers in it see ``beam_size`` rows for each one of the batch.
-      start_token, end_token: the words that begin and end a sentence.
-      beam_size: how many sentences each row of the batch keeps.
-      embedding_fn: makes inputs of the cell of words; by default the words themselves are.
-      output_fn: makes a score for every word of the cell's outputs.
+      cell: an RNNCell; its layers see ``beam_size`` rows for each row of the batch.
+      start_token, end_token: the tokens that begin and end a sentence.
+      beam_size: the number of beams kept per row of the batch.
+      embedding_fn: maps tokens to cell inputs; by default the tokens themselves are the inputs.
+      output_fn: maps cell outputs to a score for every token.
     """
 
     OutputWrapper = namedtuple("OutputWrapper", ("scores", "predicted_ids", "parent_ids"))
@@ -58,7 +58,7 @@ class BeamSearchDecoder(Decoder):
 
     @staticmethod
     def tile_beam_merge_with_batch(x, beam_size) -> Variable:
-        """Every row ``beam_size`` times, one after the other: what cells see of tensors from outside the search."""
+        """Repeats each row ``beam_size`` times, so that cells can use tensors from outside the search."""
         x = layers.unsqueeze(x, [1])
         x = layers.expand(x, [1, beam_size, *[1] * (len(x.shape) - 2)])
         return layers.reshape(x, shape=[-1, *x.shape[2:]])
@@ -74,7 +74,7 @@ class BeamSearchDecoder(Decoder):
         return layers.expand(x, [1, self.beam_size, *[1] * (len(x.shape) - 2)])
 
     def initialize(self, initial_cell_states):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
-        """The start of the search: one sentence for each row, of which all but one cannot win."""
+        """Starts with one beam per row; the other beams get a score that cannot win."""
         state = flatten(initial_cell_states)[0]
         self.batch_size = layers.shape(state)[0]
         self.start_token_tensor = layers.fill_constant([1], "int64", self.start_token)
@@ -91,7 +91,7 @@ class BeamSearchDecoder(Decoder):
         return inputs, self.StateWrapper(cell_states, log_probs, finished, lengths), finished
 
     def step(self, time, inputs, states, **kwargs):
-        """One more word for each sentence that is among the best then."""
+        """Extends the beams by one token and keeps the best."""
         inputs = map_structure(self._merge_batch_beams, inputs)
         cell_states = map_structure(self._merge_batch_beams, states.cell_states)
         outputs, after = self.cell(inputs, cell_states, **kwargs)
@@ -125,20 +125,20 @@ class BeamSearchDecoder(Decoder):
         return self.OutputWrapper(best, words, parents), self.StateWrapper(cell_states, log_probs, finished, lengths)
 
     def _mask_probs(self, probs: Variable, finished: Variable, only_end: Variable) -> Variable:
-        """A sentence that is finished goes on with the end, at no cost."""
+        """A finished beam continues with the end token at no cost."""
         finished = layers.cast(finished, probs.dtype)
         spread = layers.expand(layers.unsqueeze(finished, [2]), [1, 1, probs.shape[-1]])
         ending = layers.elementwise_mul(spread, only_end, axis=-1)
         return ending - layers.elementwise_mul(probs, finished - 1, axis=0)
 
     def _gather(self, x: Variable, indices: Variable) -> Variable:
-        """For each row of the batch, what ``indices`` count to among its sentences."""
+        """Gathers beams by ``indices`` for each row of the batch."""
         rows = layers.range(0, layers.cast(self.batch_size, indices.dtype), 1, dtype=indices.dtype)
         rows = layers.expand(layers.unsqueeze(rows, [1]), [1, self.beam_size])
         return layers.gather_nd(x, layers.stack([rows, indices], axis=2))
 
     def finalize(self, outputs, final_states, sequence_lengths):
-        """The words of the sentences that are the best in the end, read back from the last step."""
+        """Backtracks the best beams from the last step to the first."""
         return layers.gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
 
 
@@ -152,15 +152,15 @@ def dynamic_decode(
     return_length=False,
     **kwargs,
 ):
-    """Runs ``decoder`` until all rows are finished; gives the outputs of all steps, stacked, and the last states.
+    """Runs ``decoder`` until all rows are finished; returns the stacked outputs of all steps and the final states.
 
     Args:
       inits: passed to ``decoder.initialize``.
-      max_step_num: the last step there may be, counted from 0.
+      max_step_num: the index of the last allowed step, counted from 0.
       output_time_major: whether outputs are [time, batch, ...] instead of [batch, time, ...].
-      impute_finished: whether the states of rows that are finished stay as they are.
-      is_test: whether gradients are of no interest.
-      return_length: whether to return also how many steps each row took.
+      impute_finished: keep the states of finished rows unchanged.
+      is_test: whether no gradients are needed.
+      return_length: also return the number of steps of each row.
       kwargs: passed to ``decoder.step``.
     """
     inputs, states, finished = decoder.initialize(inits)
@@ -208,7 +208,7 @@ def _kept_where(finished: Variable, old: Variable, new: Variable) -> Variable:
 
 
 def _outer_array(like: Variable) -> Variable:
-    """An empty array outside of the loop that is being described."""
+    """Creates an empty tensor array in the block that encloses the current loop."""
     parent = default_main_program().current_block().parent
     assert parent is not None
     name = f"{unique_name.generate('array')}.out"
@@ -216,11 +216,11 @@ def _outer_array(like: Variable) -> Variable:
 
 
 def gather_tree(ids, parents) -> Variable:
-    """The sentences of a beam search, read back from the last step.
+    """Backtracks the sentences of a beam search from the last step.
 
     Args:
-      ids: [time, batch, beam], the word chosen at each step.
-      parents: which sentence of the step before each one continues.
+      ids: [time, batch, beam], the token chosen at each step.
+      parents: the beam of the previous step that each one continues.
     """
     helper = LayerHelper("gather_tree")
     out = helper.create_variable_for_type_inference(ids.dtype)

@@ -1,4 +1,4 @@
-"""DynamicRNN: a recurrence over packed sequences, each as long as it is."""
+"""DynamicRNN: a recurrence over packed sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["DynamicRNN"]
 
 
 class DynamicRNN:
-    """A recurrence over packed sequences, described by one step::
+    """A recurrence over packed sequences, defined by one step::
 
         rnn = fluid.layers.DynamicRNN()
         with rnn.block():
@@ -31,7 +31,7 @@ class DynamicRNN:
             rnn.output(hidden)
         last = fluid.layers.sequence_last_step(rnn())     # rnn(): cut like words
 
-    Inside a step, sequences are sorted by length, and those that have ended are gone.
+    Inside a step, sequences are sorted by length and finished ones are dropped.
     """
 
     BEFORE_RNN, IN_RNN, AFTER_RNN = range(3)
@@ -44,8 +44,8 @@ class DynamicRNN:
         self.max_seq_len: Variable | None = None
         self.step_idx: Variable | None = None
         self.zero_idx: Variable | None = None
-        self.mem_dict: dict[str, Variable] = {}  # what a step sees of a memory -> its array
-        self.mem_link: list[tuple[Variable, Variable]] = []  # next value of a memory, its array
+        self.mem_dict: dict[str, Variable] = {}  # name of a memory inside the step -> its array
+        self.mem_link: list[tuple[Variable, Variable]] = []  # (next value of a memory, its array)
         self.input_array: list[Variable] = []
         self.output_array: list[Variable] = []
         self.outputs: list[Variable] = []
@@ -54,9 +54,9 @@ class DynamicRNN:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Layers inside describe one step."""
+        """Opens the step; layers inside define it."""
         if self.status != self.BEFORE_RNN:
-            raise ValueError("DynamicRNN.block can be entered once")
+            raise ValueError("DynamicRNN.block can be entered only once")
         self.step_idx = fill_constant(shape=[1], dtype="int64", value=0, force_cpu=True)
         self.step_idx.stop_gradient = False
         self.status = self.IN_RNN
@@ -72,16 +72,16 @@ class DynamicRNN:
         self.outputs = [array_to_lod_tensor(array, self.lod_rank_table) for array in self.output_array]
 
     def __call__(self, *args, **kwargs):
-        """The results, packed like the first step input: one variable, or a list of them."""
+        """Returns the results, packed like the first step input: one variable or a list."""
         if self.status != self.AFTER_RNN:
-            raise ValueError("the results of a DynamicRNN are there after its block")
+            raise ValueError("a DynamicRNN can be called only after its block")
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs
 
     def step_input(self, x, level=0) -> Variable:
-        """What the sequences of ``x`` hold at the step; the first step input decides how many steps there are.
+        """Returns the current time step of the sequences in ``x``; the first step input sets the number of steps.
 
         Args:
-          level: the LoD level whose sequences are stepped through. If it is not the last one, a step sees sequences.
+          level: the LoD level to iterate over. If it is not the last one, each step sees sequences.
         """
         self._check_inside("step_input")
         check_type(x, "x", Variable, "DynamicRNN.step_input")
@@ -100,7 +100,7 @@ class DynamicRNN:
         return array_read(array, self.step_idx)
 
     def _begin(self, outside: Block, x: Variable, level: int) -> None:
-        """Sorts the sequences of ``x``: they are the ones that all others go along with."""
+        """Sorts the sequences of ``x``, which determine the order and number of steps."""
         table = outside.create_var(name=unique_name.generate("lod_rank_table"), type=VarType.LOD_RANK_TABLE)
         table.stop_gradient = True
         self.lod_rank_table = table
@@ -115,25 +115,29 @@ class DynamicRNN:
         )
 
     def static_input(self, x) -> Variable:
-        """``x`` itself in every step: the sequences or rows that belong to those still running."""
+        """Makes ``x`` available in every step, restricted to the sequences that are still running."""
         self._check_inside("static_input")
         check_type(x, "x", Variable, "DynamicRNN.static_input")
         if self.lod_rank_table is None:
-            raise RuntimeError("DynamicRNN.static_input comes after the first step_input, which decides the order")
+            raise RuntimeError(
+                "DynamicRNN.static_input must come after the first step_input, which determines the order"
+            )
         reordered = self._reordered(x, "dynamic_rnn_static_input_reordered")
         return shrink_memory(reordered, self.step_idx, self.lod_rank_table)
 
     def memory(self, init=None, shape=None, value=0.0, need_reorder=False, dtype="float32") -> Variable:
-        """A state: the step sees its value from the step before.
+        """Creates a state, which holds its value from the previous step.
 
         Args:
-          init: its first value, a row for each sequence; else it is ``value`` in rows of ``shape``.
-          need_reorder: whether the rows of ``init`` are in the order of the sequences that were fed, and depend on it.
+          init: the initial value, one row per sequence; otherwise rows of ``shape`` filled with ``value``.
+          need_reorder: whether the rows of ``init`` are in the order of the fed sequences and must be sorted like them.
         """
         self._check_inside("memory")
         check_type(init, "init", (Variable, NoneType), "DynamicRNN.memory")
         if self.lod_rank_table is None or not self.input_array:
-            raise ValueError("DynamicRNN.memory comes after the first step_input, which tells how many rows it has")
+            raise ValueError(
+                "DynamicRNN.memory must come after the first step_input, which determines the number of rows"
+            )
         zero = self._zero()
         if init is None:
             if shape is None:
@@ -151,7 +155,7 @@ class DynamicRNN:
         return seen
 
     def _zero(self) -> Variable:
-        """The position at which memories begin, outside of the loop."""
+        """Returns the initial index of memories, created outside the loop."""
         if self.zero_idx is None:
             outside = self._parent_block()
             self.zero_idx = outside.create_var(name=unique_name.generate("zero_idx"), dtype="int64")
@@ -188,7 +192,7 @@ class DynamicRNN:
         return out
 
     def update_memory(self, ex_mem, new_mem) -> None:
-        """Lets ``new_mem`` of this step be ``ex_mem`` of the next one."""
+        """Makes ``new_mem`` the value of ``ex_mem`` in the next step."""
         self._check_inside("update_memory")
         check_type(ex_mem, "ex_mem", Variable, "DynamicRNN.update_memory")
         check_type(new_mem, "new_mem", Variable, "DynamicRNN.update_memory")
@@ -196,11 +200,11 @@ class DynamicRNN:
         if array is None:
             raise ValueError(f"DynamicRNN.update_memory: {ex_mem.name} is not a memory of this DynamicRNN")
         if self.lod_rank_table is None:
-            raise ValueError("DynamicRNN.update_memory comes after the first step_input")
+            raise ValueError("DynamicRNN.update_memory must come after the first step_input")
         self.mem_link.append((new_mem, array))
 
     def output(self, *outputs) -> None:
-        """Makes variables of all steps results."""
+        """Collects variables over all steps as results."""
         self._check_inside("output")
         outside = self._parent_block()
         for each in outputs:
@@ -217,4 +221,4 @@ class DynamicRNN:
 
     def _check_inside(self, method: str) -> None:
         if self.status != self.IN_RNN:
-            raise ValueError(f"DynamicRNN.{method} belongs inside `with rnn.block():`")
+            raise ValueError(f"DynamicRNN.{method} must be called inside `with rnn.block():`")

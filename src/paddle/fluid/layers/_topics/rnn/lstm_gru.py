@@ -1,4 +1,4 @@
-"""Recurrent layers that are one op: LSTMs and GRUs over packed sequences, over dense ones, and single steps."""
+"""LSTM and GRU layers backed by a single op: over packed sequences, over dense ones, and single steps."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def dynamic_lstm(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """An LSTM over packed sequences; gives the hidden state and the cell at every step.
+    """Runs an LSTM over packed sequences; returns the hidden states and cells of all steps.
 
     Args:
-      input: the projected input, usually made by fc, with ``size`` columns.
+      input: the projected input, usually from fc, with ``size`` columns.
       size: four times the size of the hidden state.
-      h_0, c_0: the state before the first step, a row per sequence; zeros by default.
-      use_peepholes: whether the gates see the cell.
-      is_reverse: runs each sequence from its end.
+      h_0, c_0: the initial states, one row per sequence; default to zeros.
+      use_peepholes: connect the cell to the gates.
+      is_reverse: process each sequence from its end.
     """
     attrs = _lstm_attrs(
         "dynamic_lstm", use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation
@@ -74,13 +74,13 @@ def dynamic_lstmp(
     cell_clip: float | None = None,
     proj_clip: float | None = None,
 ) -> tuple[Variable, Variable]:
-    """An LSTM whose hidden state is projected to ``proj_size`` columns before it is fed back.
+    """Runs an LSTM whose hidden state is projected to ``proj_size`` columns before it is fed back.
 
     Args:
       size: four times the size of the cell.
-      cell_clip, proj_clip: the largest magnitude of cells and of projections; not limited by default.
+      cell_clip, proj_clip: the largest magnitude of cells and projections; unlimited by default.
 
-    Gives the projection and the cell at every step. The other arguments are those of `dynamic_lstm`.
+    Returns the projections and cells of all steps. The other arguments are those of `dynamic_lstm`.
     """
     attrs = _lstm_attrs(
         "dynamic_lstmp", use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation
@@ -89,13 +89,13 @@ def dynamic_lstmp(
     _check("dynamic_lstmp", input, size, 4, bias_attr)
     for argument, limit in (("cell_clip", cell_clip), ("proj_clip", proj_clip)):
         if limit is not None and limit < 0:
-            raise ValueError(f"dynamic_lstmp: {argument} must not be negative, but is {limit}")
+            raise ValueError(f"dynamic_lstmp: {argument} must not be negative, got {limit}")
     helper = LayerHelper("lstmp", input=input, param_attr=param_attr, bias_attr=bias_attr, name=name)
     size = size // 4
     weight = helper.create_parameter(attr=helper.param_attr, shape=[proj_size, 4 * size], dtype=dtype)
     projection = helper.create_parameter(attr=helper.param_attr, shape=[size, proj_size], dtype=dtype)
     bias = _bias(helper, size, use_peepholes, dtype)
-    # Real Fluid makes a variable here that it does not use; without it later names would differ.
+    # Fluid creates a variable here that it never uses; it keeps later names the same.
     made = _variables(helper, dtype, ("Projection", "Cell", "unused", "BatchHidden", "BatchGate", "BatchCellPreAct"))
     del made["unused"]
     inputs = {"Input": input, "Weight": weight, "ProjWeight": projection, "Bias": bias}
@@ -116,14 +116,14 @@ def dynamic_gru(
     h_0: Variable | None = None,
     origin_mode: bool = False,
 ) -> Variable:
-    """A GRU over packed sequences; gives the hidden state at every step.
+    """Runs a GRU over packed sequences; returns the hidden states of all steps.
 
     Args:
-      input: the projected input, usually made by fc, with ``3 * size`` columns.
+      input: the projected input, usually from fc, with ``3 * size`` columns.
       size: the size of the hidden state.
-      h_0: the state before the first step, a row per sequence; zeros by default.
-      is_reverse: runs each sequence from its end.
-      origin_mode: lets the update gate keep the old state, as in the first paper, instead of taking the new one.
+      h_0: the initial state, one row per sequence; defaults to zeros.
+      is_reverse: process each sequence from its end.
+      origin_mode: the update gate weights the old state, as in the original paper, instead of the new one.
     """
     _check_activations("dynamic_gru", gate_activation=gate_activation, candidate_activation=candidate_activation)
     _check("dynamic_gru", input, 3 * size, 3, bias_attr)
@@ -154,7 +154,7 @@ def gru_unit(
     gate_activation: str = "sigmoid",
     origin_mode: bool = False,
 ) -> tuple[Variable, Variable, Variable]:
-    """One step of a GRU; gives the new state, the reset state and the gates.
+    """Runs one step of a GRU; returns the new state, the reset state and the gates.
 
     Args:
       input: the projected input, with ``size`` columns.
@@ -189,20 +189,20 @@ def lstm_unit(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """One step of an LSTM, its projections included; gives the new hidden state and cell.
+    """Runs one step of an LSTM, projections included; returns the new hidden state and cell.
 
     Args:
-      forget_bias: is added to the forget gate before its sigmoid.
+      forget_bias: added to the forget gate before the sigmoid.
     """
     from paddle.fluid.layers import fc
 
-    # In real Fluid the helper comes first, so an lstm_unit takes the first free name.
+    # Fluid creates the helper first, so lstm_unit takes the first free name.
     helper = LayerHelper("lstm_unit", input=x_t, name=name)
     given = {"x_t": x_t, "hidden_t_prev": hidden_t_prev, "cell_t_prev": cell_t_prev}
     require_floating("lstm_unit", **given)
     for argument, variable in given.items():
         if len(variable.shape) != 2:
-            raise ValueError(f"lstm_unit: {argument} must have 2 dims, but its shape is {list(variable.shape)}")
+            raise ValueError(f"lstm_unit: {argument} must have 2 dims, got shape {list(variable.shape)}")
         if variable.shape[0] != x_t.shape[0]:
             raise ValueError(f"lstm_unit: {argument} has {variable.shape[0]} rows, but x_t has {x_t.shape[0]}")
     if hidden_t_prev.shape[1] != cell_t_prev.shape[1]:
@@ -236,14 +236,14 @@ def lstm(
     default_initializer: Any = None,
     seed: int = -1,
 ) -> tuple[Variable, Variable, Variable]:
-    """A stack of LSTMs over dense sequences [steps, batch, columns]; gives outputs, last states and last cells.
+    """Runs stacked LSTMs over dense sequences [steps, batch, columns]; returns outputs, final states and final cells.
 
     Args:
       init_h, init_c: [layers * directions, batch, hidden_size].
-      max_len: the largest number of steps; other backends need it, this one does not.
-      dropout_prob: what part of the values between two layers becomes zero while training.
-      is_bidirec: runs each layer in both directions and joins their outputs.
-      seed: of the dropout; -1 draws a new mask in every step.
+      max_len: the maximum number of steps; ignored by this backend.
+      dropout_prob: the dropout rate between layers during training.
+      is_bidirec: run each layer in both directions and concatenate the outputs.
+      seed: the dropout seed; -1 draws a new mask in every step.
     """
     helper = LayerHelper("cudnn_lstm", input=input, name=name)
     require_floating("lstm", input=input, init_h=init_h, init_c=init_c)
@@ -281,7 +281,7 @@ def _weight_size(input_size: int, hidden_size: int, num_layers: int, directions:
 
 
 def _random_number(helper: LayerHelper) -> Variable:
-    """A number drawn in every step, which decides where dropout puts zeros."""
+    """Draws a number in every step, which seeds the dropout mask."""
     number = helper.create_variable_for_type_inference("float32", stop_gradient=True)
     attrs = {"shape": [1], "min": 0.0, "max": 1.0, "seed": 0, "dtype": number.dtype}
     helper.append_op(type="uniform_random", outputs={"Out": number}, attrs=attrs)
@@ -310,13 +310,13 @@ def _check_activations(layer: str, **activations: str) -> None:
 def _check(layer: str, input: Variable, columns: int, parts: int, bias_attr: Any) -> None:
     require_floating(layer, input=input)
     if bias_attr is False:
-        raise ValueError(f"{layer}: bias_attr must not be False; the op needs its bias")
+        raise ValueError(f"{layer}: bias_attr must not be False; the op requires a bias")
     if columns % parts:
-        raise ValueError(f"{layer}: size must be a multiple of {parts}, but is {columns}")
+        raise ValueError(f"{layer}: size must be a multiple of {parts}, got {columns}")
 
 
 def _initial(layer: str, input: Variable, **states: tuple[Variable | None, int]) -> dict[str, Variable]:
-    """The initial states that were given, by slot."""
+    """Returns the given initial states, by slot."""
     given = {slot: (state, size) for slot, (state, size) in states.items() if state is not None}
     for slot, (state, size) in given.items():
         require_floating(layer, **{slot.lower()[0] + "_0": state})

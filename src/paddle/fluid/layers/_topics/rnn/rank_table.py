@@ -1,4 +1,4 @@
-"""Sequences sorted by length and taken step by step: the layers that DynamicRNN is built on."""
+"""Sequences sorted by length and processed step by step: the layers DynamicRNN is built on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def lod_rank_table(x, level=0) -> Variable:
-    """The sequences of one LoD level of ``x``, sorted by length, longest first; equal ones keep their order."""
+    """Sorts the sequences of one LoD level of ``x`` by length, longest first; the sort is stable."""
     check_type(x, "x", Variable, "lod_rank_table")
     helper = LayerHelper("lod_rank_table")
     table = helper.create_variable(type=VarType.LOD_RANK_TABLE, name=unique_name.generate("lod_rank_table"))
@@ -27,15 +27,15 @@ def lod_rank_table(x, level=0) -> Variable:
 
 
 def max_sequence_len(rank_table) -> Variable:
-    """How long the longest sequence of a rank table is, as an int64 of shape [1]."""
-    helper = LayerHelper("max_seqence_len")  # Fluid's spelling: it is in the names of variables
+    """Returns the length of the longest sequence of a rank table as an int64 of shape [1]."""
+    helper = LayerHelper("max_seqence_len")  # Fluid's spelling, which variable names contain
     out = helper.create_variable_for_type_inference("int64")
     helper.append_op(type="max_sequence_len", inputs={"RankTable": [rank_table]}, outputs={"Out": [out]})
     return out
 
 
 def lod_tensor_to_array(x, table) -> Variable:
-    """An array with a tensor for each step: what the sequences of ``x`` hold there, in the order of ``table``."""
+    """Returns a tensor array with one tensor per time step, whose rows follow the order of ``table``."""
     check_type(x, "x", Variable, "lod_tensor_to_array")
     helper = LayerHelper("lod_tensor_to_array")
     array = helper.create_variable(
@@ -54,7 +54,7 @@ def array_to_lod_tensor(x, table) -> Variable:
 
 
 def shrink_memory(x, i, table) -> Variable:
-    """The first rows of ``x``: one for each sequence of ``table`` that is longer than ``i``."""
+    """Keeps the first rows of ``x``, one for each sequence of ``table`` longer than ``i``."""
     helper = LayerHelper("shrink_memory")
     out = helper.create_variable_for_type_inference(x.dtype)
     helper.append_op(
@@ -64,10 +64,10 @@ def shrink_memory(x, i, table) -> Variable:
 
 
 def reorder_lod_tensor_by_rank(x, rank_table) -> Variable:
-    """The sequences of ``x``, or its rows if it has no sequences, in the order of ``rank_table``."""
+    """Reorders the sequences of ``x``, or its rows if it has no LoD, like ``rank_table``."""
     check_type(x, "x", Variable, "reorder_lod_tensor_by_rank")
     if not isinstance(rank_table, Variable) or rank_table.type != VarType.LOD_RANK_TABLE:
-        raise TypeError("reorder_lod_tensor_by_rank: rank_table must be made by lod_rank_table")
+        raise TypeError("reorder_lod_tensor_by_rank: rank_table must come from lod_rank_table")
     helper = LayerHelper("reorder_lod_tensor_by_rank")
     out = helper.create_variable_for_type_inference(x.dtype)
     helper.append_op(

@@ -1,4 +1,4 @@
-"""StaticRNN: a recurrence over the first dim, which all sequences fill."""
+"""StaticRNN: a recurrence over the first dim of dense tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StaticRNN"]
 
 @dataclass
 class _Memory:
-    """A state: its first value, its name inside a step, and what it becomes."""
+    """A state: its initial value, its variable inside a step, and its next value."""
 
     init: Variable
     before: Variable
@@ -25,7 +25,7 @@ class _Memory:
 
 
 class StaticRNN:
-    """A recurrence over the first dim of its inputs, described by one step::
+    """A recurrence over the first dim of its inputs, defined by one step::
 
     rnn = fluid.layers.StaticRNN()
     with rnn.step():
@@ -50,7 +50,7 @@ class StaticRNN:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Layers inside describe one step."""
+        """Opens the step; layers inside define it."""
         self.status = self.IN_RNN_BLOCK
         with open_block(self.helper.main_program) as block:
             yield
@@ -60,12 +60,12 @@ class StaticRNN:
     def memory(
         self, init=None, shape=None, batch_ref=None, init_value=0.0, init_batch_dim_idx=0, ref_batch_dim_idx=1
     ) -> Variable:
-        """A state: the step sees its value from the step before.
+        """Creates a state, which holds its value from the previous step.
 
         Args:
-          init: its first value; else it is ``init_value`` in ``shape``, with the batch size of ``batch_ref``.
-          init_batch_dim_idx: the dim of ``shape`` that is the batch size.
-          ref_batch_dim_idx: the dim of ``batch_ref``, as it was before `step_input`, that is the batch size.
+          init: the initial value; otherwise ``init_value`` in ``shape``, with the batch size of ``batch_ref``.
+          init_batch_dim_idx: the batch dim of ``shape``.
+          ref_batch_dim_idx: the batch dim of ``batch_ref`` as it is outside the step.
         """
         self._check_inside("memory")
         check_type(init, "init", (Variable, NoneType), "StaticRNN.memory")
@@ -87,7 +87,7 @@ class StaticRNN:
         first = outside.create_var(name=name, shape=shape, dtype=like.dtype, persistable=False)
         outside.append_op(
             type="fill_constant_batch_size_like",
-            inputs={"Input": [like.name]},  # outside, this name is the whole sequence
+            inputs={"Input": [like.name]},  # outside the step, this name is the whole sequence
             outputs={"Out": [first]},
             attrs={
                 "value": value,
@@ -100,21 +100,21 @@ class StaticRNN:
         return first
 
     def step_input(self, x) -> Variable:
-        """The part of ``x`` that belongs to the step."""
+        """Returns the current step of ``x``."""
         self._check_inside("step_input")
         check_type(x, "x", Variable, "StaticRNN.step_input")
         if self.seq_len is None:
             self.seq_len = x.shape[0]
         elif x.shape[0] != -1 and self.seq_len != x.shape[0]:
             raise ValueError(
-                f"the inputs of a StaticRNN have one length: {self.seq_len}, but {x.name} has {x.shape[0]}"
+                f"StaticRNN inputs must have the same length: expected {self.seq_len}, but {x.name} has {x.shape[0]}"
             )
         part = self.helper.create_variable(name=x.name, dtype=x.dtype, shape=list(x.shape[1:]), type=x.type)
         self.inputs.append(part)
         return part
 
     def step_output(self, o) -> None:
-        """Makes ``o`` of all steps a result."""
+        """Collects ``o`` over all steps as a result."""
         self._check_inside("step_output")
         check_type(o, "o", Variable, "StaticRNN.step_output")
         inside = self._remembered(o)
@@ -124,27 +124,27 @@ class StaticRNN:
         self.outputs.append(outside)
 
     def output(self, *outputs) -> None:
-        """Makes several variables of all steps results."""
+        """Collects several variables over all steps as results."""
         for each in outputs:
             self.step_output(each)
 
     def update_memory(self, mem, var) -> None:
-        """Lets ``var`` of this step be ``mem`` of the next one."""
+        """Makes ``var`` the value of ``mem`` in the next step."""
         check_type(mem, "mem", Variable, "StaticRNN.update_memory")
         check_type(var, "var", Variable, "StaticRNN.update_memory")
         self.memories[mem.name].after = var
 
     def __call__(self, *args, **kwargs):
-        """The results: a variable, or a list of them."""
+        """Returns the results: a variable or a list."""
         if self.status != self.AFTER_RNN_BLOCK:
-            raise ValueError("the results of a StaticRNN are there after its step block")
+            raise ValueError("a StaticRNN can be called only after its step block")
         if not self.outputs:
             raise ValueError("this StaticRNN has no outputs: call step_output in its step")
         return self.outputs[0] if len(self.outputs) == 1 else self.outputs
 
     def _check_inside(self, method: str) -> None:
         if self.status != self.IN_RNN_BLOCK:
-            raise ValueError(f"StaticRNN.{method} belongs inside `with rnn.step():`")
+            raise ValueError(f"StaticRNN.{method} must be called inside `with rnn.step():`")
 
     def _parent_block(self) -> Block:
         parent = self.helper.main_program.current_block().parent
@@ -168,7 +168,7 @@ class StaticRNN:
         memories = list(self.memories.values())
         for memory in memories:
             if memory.after is None:
-                raise ValueError(f"the memory that starts as {memory.init.name} is never updated: call update_memory")
+                raise ValueError(f"the memory initialized from {memory.init.name} is never updated: call update_memory")
         states = [self._remembered(memory.after).name for memory in memories if memory.after is not None]
         outside.append_op(
             type="recurrent",

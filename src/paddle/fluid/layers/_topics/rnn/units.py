@@ -1,4 +1,4 @@
-"""One step of a GRU and of an LSTM, made of plain layers, for the cells of `rnn` and for contrib."""
+"""Single GRU and LSTM steps built from plain layers, used by the cells of `rnn` and by contrib."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 class _Unit:
-    """A step with parameters, which are made when it is used for the first time."""
+    """A step whose parameters are created on first use."""
 
     kind: str
 
@@ -35,11 +35,11 @@ class _Unit:
 
 
 class BasicGRUUnit(_Unit):
-    """One step of a GRU: ``unit(input, pre_hidden)`` gives the next hidden state.
+    """One step of a GRU: ``unit(input, pre_hidden)`` returns the new hidden state.
 
     Args:
-      name_scope: what the parameters are named after.
-      param_attr, bias_attr: of both weights and both biases; names get ``_gate`` and ``_candidate`` appended.
+      name_scope: prefix of the parameter names.
+      param_attr, bias_attr: for both weights and both biases; names get ``_gate`` and ``_candidate`` appended.
     """
 
     kind = "BasicGRUUnit"
@@ -75,12 +75,12 @@ class BasicGRUUnit(_Unit):
 
 
 class BasicLSTMUnit(_Unit):
-    """One step of an LSTM: ``unit(input, pre_hidden, pre_cell)`` gives the next hidden state and cell.
+    """One step of an LSTM: ``unit(input, pre_hidden, pre_cell)`` returns the new hidden state and cell.
 
     Args:
-      name_scope: what the parameters are named after.
-      gate_activation, activation: of no effect, as in Fluid: always sigmoid and tanh.
-      forget_bias: is added to the forget gate.
+      name_scope: prefix of the parameter names.
+      gate_activation, activation: ignored, as in Fluid; always sigmoid and tanh.
+      forget_bias: added to the forget gate.
     """
 
     kind = "BasicLSTMUnit"

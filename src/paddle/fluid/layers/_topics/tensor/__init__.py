@@ -1,1 +1,1 @@
-"""Layers on tensors as such."""
+"""Tensor creation, arithmetic, indexing, reductions and random numbers."""

@@ -28,54 +28,54 @@ __all__ = [
 
 
 def mul(x, y, x_num_col_dims=1, y_num_col_dims=1, name=None):
-    """Multiplies x and y as matrices, each folded at its ``num_col_dims``."""
+    """Multiplies x and y as matrices, each flattened at its ``num_col_dims``."""
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
     return _append("mul", {"X": x, "Y": y}, attrs, name)
 
 
 def matmul(x, y, transpose_x=False, transpose_y=False, alpha=1.0, name=None):
-    """Multiplies the matrices in the last two dims of x and y, transposed if asked for, and scales by ``alpha``."""
+    """Multiplies matrices in the last two dims, optionally transposed, and scales the product by ``alpha``."""
     attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
     return _append("matmul", {"X": x, "Y": y}, attrs, name)
 
 
 def bmm(x, y, name=None):
-    """Multiplies the matrices of two batches, pair by pair."""
+    """Multiplies two batches of matrices."""
     return _append("bmm", {"X": x, "Y": y}, {}, name)
 
 
 def addmm(input, x, y, alpha=1.0, beta=1.0, name=None):
-    """Gives beta * input + alpha * x @ y."""
+    """Computes beta * input + alpha * x @ y."""
     return _append("addmm", {"Input": input, "X": x, "Y": y}, {"Alpha": float(alpha), "Beta": float(beta)}, name)
 
 
 def dot(x, y, name=None):
-    """Gives the inner product of two vectors, or of each pair of rows."""
+    """Computes the inner product of two vectors, or of corresponding rows."""
     return _append("dot", {"X": x, "Y": y}, {}, name)
 
 
 def cross(input, other, dim=None):
-    """Gives the cross product along ``dim``, by default the first dim of size 3."""
+    """Computes the cross product along ``dim``, by default the first dim of size 3."""
     return _append("cross", {"X": input, "Y": other}, {} if dim is None else {"dim": dim}, None)
 
 
 def kron(x, y, name=None):
-    """Gives the Kronecker product."""
+    """Computes the Kronecker product."""
     return _append("kron", {"X": x, "Y": y}, {}, name)
 
 
 def trace(input, offset=0, dim1=0, dim2=1, name=None):
-    """Adds up a diagonal of the matrices in ``dim1`` and ``dim2``."""
+    """Sums a diagonal of the matrices in ``dim1`` and ``dim2``."""
     return _append("trace", {"Input": input}, {"offset": offset, "dim1": dim1, "dim2": dim2}, name)
 
 
 def dist(x, y, p=2):
-    """Gives the p-norm of x - y."""
+    """Computes the p-norm of x - y."""
     return _append("dist", {"X": x, "Y": y}, {"p": float(p)}, None)
 
 
 def sum(x):
-    """Adds up a list of variables."""
+    """Sums a list of variables."""
     variables = list(x) if isinstance(x, list | tuple) else [x]
     for variable in variables:
         check_type(variable, "x", Variable, "sum")
@@ -86,7 +86,7 @@ def sum(x):
 
 
 def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
-    """Adds up tensors of one shape, into ``out`` where it is given."""
+    """Sums tensors of the same shape, into ``out`` if given."""
     variables = list(input) if isinstance(input, list | tuple) else [input]
     helper = LayerHelper("sum", input=variables)
     for variable in variables:
@@ -99,7 +99,7 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
 
 
 def scale(x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None):
-    """Gives scale * x + bias, or scale * (x + bias) without ``bias_after_scale``.
+    """Computes scale * x + bias, or scale * (x + bias) without ``bias_after_scale``.
 
     Args:
       scale: a number, or a variable of one element.
@@ -113,12 +113,12 @@ def scale(x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None):
 
 
 def clip(x, min, max, name=None):
-    """Cuts x to [min, max]; the result is called ``name``."""
+    """Clips x to [min, max]; ``name`` is the name of the result."""
     return _clip("clip", x, {"min": float(min), "max": float(max)}, name)
 
 
 def clip_by_norm(x, max_norm, name=None):
-    """Shortens x to the Euclidean norm ``max_norm`` where it is longer; the result is called ``name``."""
+    """Scales x down to the Euclidean norm ``max_norm`` if it is longer; ``name`` is the name of the result."""
     return _clip("clip_by_norm", x, {"max_norm": float(max_norm)}, name)
 
 

@@ -1,4 +1,4 @@
-"""Layers whose answer is true or false."""
+"""Comparisons and logical operations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _COMPARISONS = {
     "equal": "x == y",
     "not_equal": "x != y",
 }
-_LOGIC = {"logical_and": "x and y", "logical_or": "x or y", "logical_xor": "either x or y"}
+_LOGIC = {"logical_and": "x and y", "logical_or": "x or y", "logical_xor": "x xor y"}
 _TESTS = {
-    "has_inf": ("isinf", "Whether any element is infinite."),
-    "has_nan": ("isnan", "Whether any element is not a number."),
-    "isfinite": ("isfinite", "Whether all elements are finite numbers."),
+    "has_inf": ("isinf", "Returns whether any element is infinite."),
+    "has_nan": ("isnan", "Returns whether any element is NaN."),
+    "isfinite": ("isfinite", "Returns whether all elements are finite."),
 }
 
 __all__ = ["less_than", "logical_not"]
@@ -29,11 +29,11 @@ __all__ += list(_COMPARISONS | _LOGIC | _TESTS)  # pyright: ignore[reportUnsuppo
 
 
 def less_than(x, y, force_cpu=None, cond=None):
-    """Tells where x < y.
+    """Computes x < y element-wise.
 
     Args:
-      force_cpu: accepted and of no effect.
-      cond: the variable that receives the answer; by default a new one.
+      force_cpu: ignored.
+      cond: the variable that receives the result; a new one by default.
     """
     return _compare("less_than", x, y, cond, {} if force_cpu is None else {"force_cpu": force_cpu})
 
@@ -43,7 +43,7 @@ def _comparison(type: str, meaning: str) -> Callable[..., Variable]:
         return _compare(type, x, y, cond, {})
 
     layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"Tells where {meaning}; ``cond`` is the variable that receives the answer, by default a new one."
+    layer.__doc__ = f"Computes {meaning} element-wise, into ``cond`` if given."
     return layer
 
 
@@ -63,12 +63,12 @@ def _logic(type: str, meaning: str) -> Callable[..., Variable]:
         return _combine(type, {"X": x, "Y": y}, out, name)
 
     layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"Gives {meaning} of booleans; ``out`` is the variable that receives it, by default a new one."
+    layer.__doc__ = f"Computes {meaning} of booleans element-wise, into ``out`` if given."
     return layer
 
 
 def logical_not(x, out=None, name=None):
-    """Gives not x of booleans; ``out`` is the variable that receives it, by default a new one."""
+    """Computes not x of booleans element-wise, into ``out`` if given."""
     return _combine("logical_not", {"X": x}, out, name)
 
 

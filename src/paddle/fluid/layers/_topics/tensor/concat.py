@@ -16,7 +16,7 @@ __all__ = ["concat", "expand", "expand_as", "split", "stack", "unstack"]
 
 
 def _from_array(helper: LayerHelper, array: Variable, axis: int | Variable, use_stack: bool) -> Variable:
-    """The tensors of an array put together."""
+    """Concatenates or stacks the tensors of an array."""
     check_type(axis, "axis", int, helper.layer_type)
     out = helper.create_variable_for_type_inference(array.dtype)
     index = helper.create_variable_for_type_inference("int32")
@@ -37,14 +37,14 @@ def _variables(layer: str, name: str, given: Any) -> list[Variable]:
         check_type(variable, name, Variable, layer)
     arrays = [v for v in variables if v.type == VarType.LOD_TENSOR_ARRAY]
     if arrays and len(variables) > 1:
-        raise ValueError(f"{layer}: an array of tensors is joined alone, not with {len(variables) - 1} others")
+        raise ValueError(f"{layer}: a tensor array must be the only input, got {len(variables) - 1} others")
     return variables
 
 
 def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
-    """Puts tensors one after the other along ``axis``, an integer or a variable."""
+    """Concatenates tensors along ``axis``, an integer or a variable."""
     if not isinstance(input, list | tuple):
-        warnings.warn(f"concat joins a list of variables; it was given one {type(input).__name__}", stacklevel=2)
+        warnings.warn(f"concat: input should be a list of variables, got a single {type(input).__name__}", stacklevel=2)
     check_type(axis, "axis", (int, Variable), "concat")
     variables = _variables("concat", "input", input)
     helper = LayerHelper("concat", input=variables, name=name)
@@ -65,10 +65,10 @@ def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None
 def split(
     input: Variable, num_or_sections: int | Sequence[int | Variable], dim: int | Variable = -1, name: str | None = None
 ) -> list[Variable]:
-    """Cuts a tensor along ``dim`` into equal pieces, or into pieces of given lengths.
+    """Splits a tensor along ``dim`` into equal parts, or into parts of the given sizes.
 
     Args:
-      num_or_sections: how many pieces, or a list of their lengths; one of them may be -1, the rest.
+      num_or_sections: the number of parts, or a list of their sizes, one of which may be -1 for the rest.
       dim: an integer or a variable.
     """
     check_type(input, "input", Variable, "split")
@@ -89,13 +89,13 @@ def split(
         if count < 2:
             raise ValueError(f"split: num_or_sections must be at least 2, not {count}")
         if size > 0 and size % count:
-            raise ValueError(f"split: a dim of {size} does not split into {count} equal pieces")
+            raise ValueError(f"split: a dim of size {size} is not divisible into {count} equal parts")
     else:
         count = len(num_or_sections)
         if 0 < size < count:
-            raise ValueError(f"split: a dim of {size} does not split into {count} pieces")
+            raise ValueError(f"split: a dim of size {size} cannot be split into {count} parts")
         if sum(isinstance(section, int) and section == -1 for section in num_or_sections) > 1:
-            raise ValueError(f"split: only one section of {list(num_or_sections)} may be -1")
+            raise ValueError(f"split: at most one section of {list(num_or_sections)} may be -1")
         sections, attrs["sections"] = pass_integers(
             helper, "num_or_sections", num_or_sections, "", "SectionsTensorList"
         )
@@ -106,7 +106,7 @@ def split(
 
 
 def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
-    """Puts tensors of one shape side by side along a new axis."""
+    """Stacks tensors of the same shape along a new axis."""
     variables = _variables("stack", "x", x)
     helper = LayerHelper("stack")
     axis = 0 if axis is None else axis
@@ -118,20 +118,20 @@ def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """Gives the slices of x along ``axis``, each without that axis; ``num`` of them where x does not tell."""
+    """Splits x along ``axis`` into slices without that axis; ``num`` is required if the size is unknown."""
     check_type(x, "x", Variable, "unstack")
     helper = LayerHelper("unstack")
     if num is None:
         num = x.shape[axis]
         if num <= 0:
-            raise ValueError(f"unstack: dim {axis} of shape {list(x.shape)} is not known; say how many with num=")
+            raise ValueError(f"unstack: dim {axis} of shape {list(x.shape)} is unknown; pass num=")
     outs = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
     helper.append_op(type="unstack", inputs={"X": [x]}, outputs={"Y": outs}, attrs={"axis": axis, "num": num})
     return outs
 
 
 def expand(x: Variable, expand_times: Integers, name: str | None = None) -> Variable:
-    """Repeats x along each axis as often as ``expand_times`` says; a variable is read when the program runs."""
+    """Tiles x ``expand_times`` along each axis; a variable is read when the program runs."""
     check_type(x, "x", Variable, "expand")
     helper = LayerHelper("expand", name=name)
     if not isinstance(expand_times, Variable):
@@ -146,7 +146,7 @@ def expand(x: Variable, expand_times: Integers, name: str | None = None) -> Vari
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
-    """Repeats x until it is as large as ``target_tensor``."""
+    """Tiles x to the shape of ``target_tensor``."""
     check_type(x, "x", Variable, "expand_as")
     check_type(target_tensor, "target_tensor", Variable, "expand_as")
     inputs: dict[str, Variable | None] = {"X": x, "target_tensor": target_tensor}

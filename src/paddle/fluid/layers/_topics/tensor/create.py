@@ -1,4 +1,4 @@
-"""Layers that make tensors: constants, copies, ranges, parameters, and facts about the shape of another tensor."""
+"""Creating tensors: constants, copies, ranges and parameters; and shape queries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Shape = Variable | Sequence[int | Variable]
 
 
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
-    """Makes a variable that layers can write into with ``out=``."""
+    """Creates a variable that layers can write to with ``out=``."""
     helper = LayerHelper("create_tensor", name=name)
     return helper.create_variable(name=helper.name, dtype=dtype, persistable=persistable)
 
@@ -58,11 +58,11 @@ def create_parameter(
     is_bias: bool = False,
     default_initializer: Initializer | None = None,
 ) -> Parameter:
-    """Makes a parameter.
+    """Creates a parameter.
 
     Args:
-      is_bias: whether it starts at zero; otherwise Xavier's numbers are the default.
-      default_initializer: fills it, unless ``attr`` has an initializer.
+      is_bias: initialize with zeros by default instead of Xavier.
+      default_initializer: used unless ``attr`` has an initializer.
     """
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_parameter")
     check_type(attr, "attr", (type(None), ParamAttr), "create_parameter")
@@ -80,7 +80,7 @@ def create_global_var(
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Makes a variable of block 0 that the startup program fills with ``value``."""
+    """Creates a variable in block 0 that the startup program fills with ``value``."""
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
     helper = LayerHelper("global_var", name=name)
     variable = helper.create_global_variable(
@@ -91,7 +91,7 @@ def create_global_var(
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
-    """Gives x in another dtype."""
+    """Casts x to another dtype."""
     check_type(x, "x", Variable, "cast")
     dtype = as_dtype(dtype)
     attrs = {"in_dtype": int(x.dtype), "out_dtype": int(dtype)}
@@ -112,7 +112,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     helper = LayerHelper("assign")
     dtype = input.dtype if isinstance(input, Variable) else as_dtype(input.dtype)
     if not isinstance(input, Variable) and dtype not in _VALUES:
-        raise TypeError(f"assign: an array must be of bool, float32, int32 or int64, not {input.dtype}")
+        raise TypeError(f"assign: an array must be bool, float32, int32 or int64, not {input.dtype}")
     if output is None:
         output = helper.create_variable_for_type_inference(dtype)
     if isinstance(input, Variable):
@@ -124,7 +124,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
 
 
 def _constant_attrs(value: float, dtype: VarType) -> dict[str, Any]:
-    """A constant as number and as text, which holds every int64."""
+    """Returns a constant as a number and as text, which represents every int64 exactly."""
     text = str(int(value)) if dtype in (VarType.INT32, VarType.INT64) else str(float(value))
     return {"value": float(value), "str_value": text}
 
@@ -132,17 +132,17 @@ def _constant_attrs(value: float, dtype: VarType) -> dict[str, Any]:
 def fill_constant(
     shape: Shape, dtype: Any, value: float | Variable, force_cpu: bool = False, out: Variable | None = None
 ) -> Variable:
-    """Makes a tensor of one number.
+    """Creates a tensor filled with one value.
 
     Args:
       shape: a variable, or a list of integers and variables.
       value: a number, or a variable of one element.
-      force_cpu: accepted and of no effect.
-      out: the variable to write into.
+      force_cpu: ignored.
+      out: the variable to write to.
     """
     dtype = as_dtype(dtype)
     if out is not None and out.dtype != dtype:
-        raise TypeError(f"fill_constant: out is of {out.dtype.name}, not of {dtype.name}")
+        raise TypeError(f"fill_constant: out has dtype {out.dtype.name}, expected {dtype.name}")
     helper = LayerHelper("fill_constant")
     inputs: dict[str, Any] = {}
     attrs: dict[str, Any] = {"force_cpu": force_cpu, "dtype": int(dtype)}
@@ -174,10 +174,10 @@ def _pass_shape(shape: Shape, inputs: dict[str, Any], attrs: dict[str, Any]) -> 
 
 
 def _as_size(variable: Variable) -> Variable:
-    """A variable that says sizes, as the int32 that ops expect."""
+    """Casts a variable that holds sizes to the int32 that ops expect."""
     variable.stop_gradient = True
     if variable.dtype not in (VarType.INT32, VarType.INT64):
-        raise TypeError(f"fill_constant: a shape is of int32 or int64, but {variable.name} is of {variable.dtype.name}")
+        raise TypeError(f"fill_constant: a shape must be int32 or int64, but {variable.name} is {variable.dtype.name}")
     return cast(variable, "int32") if variable.dtype == VarType.INT64 else variable
 
 
@@ -190,7 +190,7 @@ def fill_constant_batch_size_like(
     output_dim_idx: int = 0,
     force_cpu: bool = False,
 ) -> Variable:
-    """Makes a tensor of one number whose dim ``output_dim_idx`` is the input's dim ``input_dim_idx``."""
+    """Creates a tensor filled with one value; its dim ``output_dim_idx`` is the input's dim ``input_dim_idx``."""
     check_type(input, "input", Variable, "fill_constant_batch_size_like")
     dtype = as_dtype(dtype)
     attrs = {
@@ -207,7 +207,7 @@ def fill_constant_batch_size_like(
 
 
 def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
-    """Makes a tensor of ones."""
+    """Creates a tensor of ones."""
     check_type(shape, "shape", (list, tuple), "ones")
     if all(isinstance(dim, int) for dim in shape) and math.prod(shape) <= 0:
         raise ValueError(f"ones: the dims of shape {list(shape)} must be positive")
@@ -215,7 +215,7 @@ def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
 
 
 def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
-    """Makes a tensor of zeros."""
+    """Creates a tensor of zeros."""
     check_type(shape, "shape", (list, tuple), "zeros")
     return fill_constant(shape, dtype, 0.0, force_cpu)
 
@@ -231,19 +231,19 @@ def _fill_like(layer: str, type: str, x: Variable, out: Variable | None, attrs: 
 
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Makes zeros of x's shape and dtype."""
+    """Creates zeros with x's shape and dtype."""
     made = _fill_like("zeros_like", "fill_zeros_like", x, out, {})
     made.stop_gradient = True
     return made
 
 
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Makes ones of x's shape and dtype."""
+    """Creates ones with x's shape and dtype."""
     return _fill_like("ones_like", "fill_any_like", x, out, {"value": 1.0})
 
 
 def range(start: float | Variable, end: float | Variable, step: float | Variable, dtype: Any) -> Variable:
-    """Makes the vector start, start + step, ... before end; each of the three may be a variable."""
+    """Creates the vector start, start + step, ..., up to but excluding end; each argument may be a variable."""
     helper = LayerHelper("range")
     dtype = as_dtype(dtype)
     bounds = {
@@ -264,7 +264,7 @@ def _as_tensor(layer: str, name: str, given: float | Variable, dtype: VarType) -
 
 
 def linspace(start: float | Variable, stop: float | Variable, num: int | Variable, dtype: Any) -> Variable:
-    """Makes a vector of ``num`` numbers from start to stop, evenly apart."""
+    """Creates a vector of ``num`` evenly spaced numbers from start to stop."""
     helper = LayerHelper("linspace")
     dtype = as_dtype(dtype)
     inputs = {
@@ -278,7 +278,7 @@ def linspace(start: float | Variable, stop: float | Variable, num: int | Variabl
 
 
 def diag(diagonal: Variable | np.ndarray) -> Variable:
-    """Makes the square matrix with this diagonal."""
+    """Creates the square matrix with this diagonal."""
     check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
     helper = LayerHelper("diag")
     diagonal = diagonal if isinstance(diagonal, Variable) else assign(diagonal)
@@ -291,12 +291,12 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
 def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: list[int] | None = None, dtype: Any = "float32"
 ) -> Variable:
-    """Makes a matrix with ones on its diagonal, repeated ``batch_shape`` times."""
+    """Creates a matrix with ones on its diagonal, repeated to ``batch_shape``."""
     from paddle.fluid.layers._topics.tensor.concat import stack
 
     num_columns = num_rows if num_columns is None else num_columns
     if not isinstance(num_rows, int) or not isinstance(num_columns, int) or num_rows < 0 or num_columns < 0:
-        raise TypeError(f"eye: {num_rows} rows and {num_columns} columns must be integers that are not negative")
+        raise TypeError(f"eye: num_rows {num_rows} and num_columns {num_columns} must be non-negative integers")
     if batch_shape is not None and (not isinstance(batch_shape, list) or any(size <= 0 for size in batch_shape)):
         raise TypeError(f"eye: batch_shape must be a list of positive integers, not {batch_shape}")
     attrs = {"num_rows": num_rows, "num_columns": num_columns, "dtype": int(as_dtype(dtype))}
@@ -308,12 +308,12 @@ def eye(
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """Gives the matrices with zeros above a diagonal."""
+    """Returns the lower triangle of matrices; elements above ``diagonal`` become zero."""
     return _triangle("tril", input, diagonal, name)
 
 
 def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """Gives the matrices with zeros below a diagonal."""
+    """Returns the upper triangle of matrices; elements below ``diagonal`` become zero."""
     return _triangle("triu", input, diagonal, name)
 
 
@@ -321,7 +321,7 @@ def _triangle(layer: str, x: Variable, diagonal: int, name: str | None) -> Varia
     check_type(x, "input", Variable, layer)
     check_type(diagonal, "diagonal", int, layer)
     if len(x.shape) < 2:
-        raise ValueError(f"{layer}: input must have at least 2 dims, not shape {list(x.shape)}")
+        raise ValueError(f"{layer}: input must have at least 2 dims, got shape {list(x.shape)}")
     attrs = {"diagonal": diagonal, "lower": layer == "tril"}
     helper = LayerHelper(layer, name=name)
     out = helper.create_variable(name=helper.name, dtype=x.dtype)
@@ -330,25 +330,25 @@ def _triangle(layer: str, x: Variable, diagonal: int, name: str | None) -> Varia
 
 
 def shape(input: Variable) -> Variable:
-    """Gives the shape as an int32 vector."""
+    """Returns the shape as an int32 vector."""
     check_type(input, "input", Variable, "shape")
     return append_single_op("shape", {"Input": input}, {"Out": "int32"})["Out"]
 
 
 def rank(input: Variable) -> Variable:
-    """Gives the number of dims."""
+    """Returns the number of dims."""
     check_type(input, "input", Variable, "rank")
     return assign(np.array(len(input.shape), "int32"))
 
 
 def size(input: Variable) -> Variable:
-    """Gives the number of elements."""
+    """Returns the number of elements."""
     check_type(input, "input", Variable, "size")
     return append_single_op("size", {"Input": input}, {"Out": "int64"})["Out"]
 
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
-    """Says whether x has no element, in ``cond`` where it is given."""
+    """Returns whether x has no elements, into ``cond`` if given."""
     check_type(x, "x", Variable, "is_empty")
     check_type(cond, "cond", (Variable, type(None)), "is_empty")
     helper = LayerHelper("is_empty")
@@ -356,13 +356,13 @@ def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
         cond = helper.create_variable_for_type_inference("bool")
         cond.stop_gradient = True
     elif cond.dtype != VarType.BOOL:
-        raise TypeError(f"is_empty: cond must be of bool, not of {as_numpy(cond.dtype).name}")
+        raise TypeError(f"is_empty: cond must be bool, not {as_numpy(cond.dtype).name}")
     helper.append_op(type="is_empty", inputs={"X": [x]}, outputs={"Out": [cond]})
     return cond
 
 
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
-    """Adds ``value`` to a counter, in x itself or in a new variable."""
+    """Adds ``value`` to a counter, in place or into a new variable."""
     check_type(x, "x", Variable, "increment")
     helper = LayerHelper("increment")
     out = x if in_place else helper.create_variable_for_type_inference(x.dtype)
@@ -371,7 +371,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
 
 def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
-    """Gives a persistable counter that starts at ``begin - 1`` and grows by ``step`` at the beginning of every run."""
+    """Creates a persistable counter that starts at ``begin - 1`` and grows by ``step`` at the start of every run."""
     helper = LayerHelper("global_step_counter")
     counter, is_new = helper.create_or_get_global_variable(
         name=counter_name or "@STEP_COUNTER@", dtype="int64", shape=[1], persistable=True, belong_to_optimizer=True

@@ -1,4 +1,4 @@
-"""Layers that combine two tensors element by element."""
+"""Element-wise layers of two tensors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MEANINGS = {
     "elementwise_sub": "x - y",
     "elementwise_mul": "x * y",
     "elementwise_div": "x / y",
-    "elementwise_max": "the larger of x and y",
-    "elementwise_min": "the smaller of x and y",
+    "elementwise_max": "max(x, y)",
+    "elementwise_min": "min(x, y)",
     "elementwise_pow": "x to the power of y",
     "elementwise_mod": "the remainder of x / y",
     "elementwise_floordiv": "x // y",
@@ -33,10 +33,10 @@ def _layer(type: str, meaning: str) -> Callable[..., Variable]:
         return helper.append_activation(out)
 
     layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"""Gives {meaning}, for each element.
+    layer.__doc__ = f"""Computes {meaning} element-wise.
 
     Args:
-      axis: the dim of x on which y's first dim lies; -1 lays y's last dim on x's last.
+      axis: the dim of x that aligns with y's first dim; -1 aligns the last dims.
       act: an activation to apply to the result.
     """
     return layer

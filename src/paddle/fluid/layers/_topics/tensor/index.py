@@ -1,4 +1,4 @@
-"""Layers that read or write places given by index tensors."""
+"""Gathering and scattering by index tensors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = [
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """Gives the rows that ``index`` names.
+    """Gathers rows by ``index``.
 
     Args:
-      overwrite: of a row that is named more than once, the gradient is the last one; False adds them up.
+      overwrite: the gradient of a row gathered repeatedly is the last one; False adds them up.
     """
     check_type(input, "input", Variable, "gather")
     require_integer("gather", index=index)
@@ -37,7 +37,7 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
-    """Gives the elements, or slices, at the places in the last dim of ``index``."""
+    """Gathers elements or slices at the coordinates in the last dim of ``index``."""
     check_type(input, "input", Variable, "gather_nd")
     require_integer("gather_nd", index=index)
     return append_single_op("gather_nd", {"X": input, "Index": index}, {"Out": input.dtype}, name=name)["Out"]
@@ -46,10 +46,10 @@ def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Vari
 def scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
-    """Gives the input with the rows ``index`` replaced by ``updates``.
+    """Replaces the rows ``index`` of the input by ``updates``.
 
     Args:
-      overwrite: of a row that is named more than once, the last update stays; False puts their sum.
+      overwrite: the last update of a repeated row wins; False sums the updates.
     """
     check_type(input, "input", Variable, "scatter")
     check_type(updates, "updates", Variable, "scatter")
@@ -59,34 +59,34 @@ def scatter(
 
 
 def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """Adds ``updates`` to the elements, or slices, at the places in the last dim of ``index``."""
+    """Adds ``updates`` to the elements or slices at the coordinates in the last dim of ``index``."""
     check_type(ref, "ref", Variable, "scatter_nd_add")
     check_type(updates, "updates", Variable, "scatter_nd_add")
     require_integer("scatter_nd_add", index=index)
     if ref.dtype != updates.dtype:
-        raise ValueError(f"scatter_nd_add: ref is of {ref.dtype.name}, but updates are of {updates.dtype.name}")
+        raise ValueError(f"scatter_nd_add: ref is {ref.dtype.name}, but updates are {updates.dtype.name}")
     inputs: dict[str, Variable | None] = {"X": ref, "Index": index, "Updates": updates}
     return append_single_op("scatter_nd_add", inputs, {"Out": ref.dtype}, name=name)["Out"]
 
 
 def scatter_nd(index: Variable, updates: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
-    """Adds ``updates`` to zeros of the given shape, at the places in the last dim of ``index``."""
+    """Adds ``updates`` to zeros of the given shape, at the coordinates in the last dim of ``index``."""
     from paddle.fluid.layers._topics.tensor.create import zeros
 
     return scatter_nd_add(zeros(shape, updates.dtype), index, updates, name)
 
 
 def where(condition: Variable) -> Variable:
-    """Gives the places, one a row, where the condition is true."""
+    """Returns the coordinates of the true elements, one per row."""
     check_type(condition, "condition", Variable, "where")
     return append_single_op("where_index", {"Condition": condition}, {"Out": "int64"})["Out"]
 
 
 def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
-    """Gives a tensor whose row i is row i of that input which ``index[i]`` names."""
+    """Builds a tensor whose row i is row i of ``inputs[index[i]]``."""
     check_type(inputs, "inputs", (list, tuple), "multiplex")
     if len(inputs) < 2:
-        raise ValueError("multiplex: inputs must be at least two variables")
+        raise ValueError("multiplex: inputs must hold at least two variables")
     for variable in inputs:
         check_type(variable, "inputs", Variable, "multiplex")
     require_integer("multiplex", index=index)
@@ -97,10 +97,10 @@ def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
 
 
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
-    """Makes ids [..., 1] rows of ``depth`` zeros with a one at the id.
+    """One-hot encodes ids of shape [..., 1] into rows of length ``depth``.
 
     Args:
-      allow_out_of_range: an id out of range gives a row of zeros rather than an error.
+      allow_out_of_range: encode an id out of range as zeros instead of raising an error.
     """
     require_integer("one_hot", input=input)
     check_type(depth, "depth", (int, Variable), "one_hot")
@@ -115,11 +115,11 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
 
 
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
-    """Counts ids from the start of this shard of them, and replaces the ids of other shards.
+    """Renumbers ids relative to the start of this shard, and replaces the ids of other shards.
 
     Args:
-      index_num: how many ids there are in all shards together.
-      ignore_value: what stands for the ids of other shards.
+      index_num: the total number of ids in all shards.
+      ignore_value: replaces the ids of other shards.
     """
     require_integer("shard_index", input=input)
     if not 0 <= shard_id < nshards:
@@ -129,7 +129,7 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
 
 
 def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
-    """Gives ``num_hash`` numbers in [0, hash_size) for each row of integers, by xxHash."""
+    """Hashes each row of integers to ``num_hash`` numbers in [0, hash_size) with xxHash."""
     require_integer("hash", input=input)
     attrs = {"num_hash": num_hash, "mod_by": hash_size}
     return _without_gradient(append_single_op("hash", {"X": input}, {"Out": input.dtype}, attrs, name)["Out"])

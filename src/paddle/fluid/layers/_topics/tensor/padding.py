@@ -1,4 +1,4 @@
-"""Layers that put a border around a tensor, and unfold."""
+"""Padding, and unfold."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["pad", "pad2d", "pad_constant_like", "unfold"]
 
 
 def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """Puts constants around x: ``paddings`` are how many before and after, for each axis in turn."""
+    """Pads x with a constant; ``paddings`` holds the sizes before and after, axis by axis."""
     check_type(x, "x", Variable, "pad")
     attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
     return append_single_op("pad", {"X": x}, {"Out": x.dtype}, attrs, name)["Out"]
 
 
 def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """Makes y as large as x, with constants after its ends."""
+    """Pads y at the end of each axis to the shape of x."""
     check_type(x, "x", Variable, "pad_constant_like")
     check_type(y, "y", Variable, "pad_constant_like")
     attrs = {"pad_value": float(pad_value)}
@@ -35,11 +35,11 @@ def pad2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Puts a border around images.
+    """Pads images.
 
     Args:
-      paddings: rows above and below, columns left and right; or a variable that holds these four.
-      mode: "constant", "reflect" (the image mirrored at its edge) or "edge" (the edge repeated).
+      paddings: top, bottom, left and right; or a variable that holds these four.
+      mode: "constant", "reflect" (mirror at the edge) or "edge" (repeat the edge).
       data_format: "NCHW" or "NHWC".
     """
     check_type(input, "input", Variable, "pad2d")
@@ -62,15 +62,15 @@ def unfold(
     dilations: int | Sequence[int] = 1,
     name: str | None = None,
 ) -> Variable:
-    """Gives the windows that a convolution would see in images [N, C, H, W] as columns, [N, C * window, places].
+    """Extracts the windows that a convolution sees in images [N, C, H, W] as columns [N, C * window, positions].
 
     Args:
-      kernel_sizes, strides, dilations: one integer, or one for each of height and width.
+      kernel_sizes, strides, dilations: one integer, or two for height and width.
       paddings: one integer, two for height and width, or four for top, left, bottom and right.
     """
     require_floating("unfold", x=x)
     if len(x.shape) != 4:
-        raise ValueError(f"unfold: x must be images [N, C, H, W], not of shape {list(x.shape)}")
+        raise ValueError(f"unfold: x must be images [N, C, H, W], got shape {list(x.shape)}")
     sizes = {"kernel_sizes": kernel_sizes, "strides": strides, "dilations": dilations}
     attrs = {name: _integers(name, given, 2) for name, given in sizes.items()}
     given = [paddings] * 4 if isinstance(paddings, int) else list(paddings)
@@ -81,5 +81,5 @@ def unfold(
 def _integers(name: str, given: int | Sequence[int], count: int) -> list[int]:
     values = [given] * count if isinstance(given, int) else list(given)
     if len(values) != count:
-        raise ValueError(f"unfold: {name} must be one integer or {count} of them, not {values}")
+        raise ValueError(f"unfold: {name} must be one integer or {count} integers, not {values}")
     return values

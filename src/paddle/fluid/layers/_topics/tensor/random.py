@@ -1,4 +1,4 @@
-"""Layers that draw random numbers."""
+"""Random numbers and random crops."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Shape = Sequence[int | Variable] | Variable
 def uniform_random(
     shape: Shape, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
-    """Numbers drawn uniformly from [min, max).
+    """Draws numbers uniformly from [min, max).
 
     Args:
-      shape: a list of sizes, each of them an integer or a variable, or a variable that holds them all.
-      seed: other than 0, the same numbers are drawn at every run.
+      shape: a list of integers or variables, or one variable that holds all sizes.
+      seed: a nonzero seed draws the same numbers in every run.
     """
     helper = LayerHelper("uniform_random", name=name)
 
@@ -49,7 +49,7 @@ def gaussian_random(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """Numbers drawn from the normal distribution with ``mean`` and ``std``; ``shape`` as for uniform_random."""
+    """Draws numbers from the normal distribution with ``mean`` and ``std``; ``shape`` is as for uniform_random."""
     helper = LayerHelper("gaussian_random", name=name)
     out = helper.create_variable_for_type_inference(dtype)
     attrs, inputs = _shape_arguments("gaussian_random", shape, lambda dim: _constant(dim, "int32"), cast=_as_int32)
@@ -67,7 +67,7 @@ def uniform_random_batch_size_like(
     max: float = 1.0,
     seed: int = 0,
 ) -> Variable:
-    """uniform_random with dim ``output_dim_idx`` as long as the input's dim ``input_dim_idx``."""
+    """Like uniform_random; dim ``output_dim_idx`` has the size of the input's dim ``input_dim_idx``."""
     attrs = {"min": min, "max": max, "seed": seed}
     return _batch_size_like("uniform_random", input, shape, dtype, input_dim_idx, output_dim_idx, attrs)
 
@@ -82,19 +82,19 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: Any = "float32",
 ) -> Variable:
-    """gaussian_random with dim ``output_dim_idx`` as long as the input's dim ``input_dim_idx``."""
+    """Like gaussian_random; dim ``output_dim_idx`` has the size of the input's dim ``input_dim_idx``."""
     attrs = {"mean": mean, "std": std, "seed": seed}
     return _batch_size_like("gaussian_random", input, shape, dtype, input_dim_idx, output_dim_idx, attrs)
 
 
 def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None = None) -> Variable:
-    """Cuts a window of ``shape`` out of the last dims of x, for each sample at a random place.
+    """Crops a random window of ``shape`` from the last dims of each sample.
 
     Args:
-      seed: the first seed, or a variable that carries it from run to run.
+      seed: the initial seed, or a variable that carries it from run to run.
     """
     if not isinstance(x, Variable):
-        raise TypeError(f"random_crop takes a Variable, not {type(x).__name__}")
+        raise TypeError(f"random_crop: x must be a Variable, not {type(x).__name__}")
     helper = LayerHelper("random_crop")
     attrs: dict[str, Any] = {"shape": list(shape)}
     out = helper.create_variable_for_type_inference(x.dtype)
@@ -104,7 +104,7 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
         attrs["startup_seed"], first = seed, Constant(seed)
         name = unique_name.generate("random_crop_seed")
         seed = helper.create_variable(name=name, shape=[1], dtype="int64", persistable=True)
-        # Fluid leaves the variable without a value until the op runs; here the startup program fills it.
+        # Fluid leaves the variable uninitialized until the op runs; here the startup program fills it.
         helper.set_variable_initializer(seed, first)
     elif not isinstance(seed, Variable):
         raise TypeError(f"random_crop: seed must be an integer or a Variable, not {type(seed).__name__}")
@@ -136,17 +136,17 @@ def _append(
 
 
 def _shape_arguments(layer: str, shape: Shape, size: Any, cast: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The attributes and inputs that say the shape; a variable among the sizes makes every size a variable."""
+    """Returns the attributes and inputs that carry the shape; one variable size makes all sizes variables."""
     cast = cast or (lambda variable: variable)
     if isinstance(shape, Variable):
         shape.stop_gradient = True
         return {}, {"ShapeTensor": [cast(shape)]}
     if not isinstance(shape, list | tuple) or not shape:
-        raise TypeError(f"{layer}: shape must be a Variable or a list of at least one size, not {shape!r}")
+        raise TypeError(f"{layer}: shape must be a Variable or a non-empty list of sizes, not {shape!r}")
     attrs = {"shape": [-1 if isinstance(dim, Variable) else int(dim) for dim in shape]}
     if not any(isinstance(dim, Variable) for dim in shape):
         if any(dim <= 0 for dim in attrs["shape"]):
-            raise ValueError(f"{layer}: every size must be positive, not {attrs['shape']}")
+            raise ValueError(f"{layer}: all sizes must be positive, got {attrs['shape']}")
         return attrs, {}
     sizes = []
     for dim in shape:

@@ -1,4 +1,4 @@
-"""Layers that make one number out of many along some dims, running sums, and normalising."""
+"""Reductions, cumulative sums and L2 normalization."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from refluid.ir import Variable
 _MEANINGS = {
     "reduce_sum": "the sum",
     "reduce_mean": "the mean",
-    "reduce_max": "the largest",
-    "reduce_min": "the smallest",
+    "reduce_max": "the maximum",
+    "reduce_min": "the minimum",
     "reduce_prod": "the product",
-    "reduce_all": "whether all are true",
-    "reduce_any": "whether any is true",
+    "reduce_all": "the logical and",
+    "reduce_any": "the logical or",
 }
 
 __all__ = ["cumsum", "l2_normalize", "mean"]
@@ -37,16 +37,16 @@ def _layer(type: str, meaning: str) -> Callable[..., Variable]:
         return out
 
     layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"""Gives {meaning} of the elements along ``dim``, an integer or a list; by default of all elements.
+    layer.__doc__ = f"""Computes {meaning} of elements along ``dim``, an integer or a list; over all dims by default.
 
     Args:
-      keep_dim: keep the dims reduced, with size 1.
+      keep_dim: keep the reduced dims with size 1.
     """
     return layer
 
 
 def mean(x, name=None):
-    """Gives the mean of all elements, in a tensor of shape [1]."""
+    """Computes the mean of all elements, in a tensor of shape [1]."""
     check_variable_and_dtype(x, "x", ("float16", "bfloat16", "float32", "float64"), "mean")
     helper = LayerHelper("mean", name=name)
     out = helper.create_variable_for_type_inference(x.dtype)
@@ -70,11 +70,11 @@ def l2_normalize(x, axis, epsilon=1e-12, name=None):
 
 
 def cumsum(x, axis=None, exclusive=None, reverse=None):
-    """Gives running sums along ``axis``, by default the last.
+    """Computes cumulative sums along ``axis``, by default the last.
 
     Args:
-      exclusive: leave each element out of its own sum.
-      reverse: sum up from the end.
+      exclusive: exclude each element from its own sum.
+      reverse: sum from the end.
     """
     check_type(x, "x", Variable, "cumsum")
     attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}

@@ -1,4 +1,4 @@
-"""Layers that order or rank elements, or find the different ones."""
+"""Sorting, ranking and finding unique elements."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def _without_gradient(made: dict[str, Variable]) -> list[Variable]:
 
 
 def argmin(x: Variable, axis: int = 0) -> Variable:
-    """Says where x is smallest along ``axis``."""
+    """Returns the indices of the smallest elements along ``axis``."""
     check_type(x, "x", Variable, "argmin")
     return _without_gradient(append_single_op("arg_min", {"X": x}, {"Out": "int64"}, {"axis": axis}))[0]
 
 
 def argmax(x: Variable, axis: int = 0) -> Variable:
-    """Says where x is largest along ``axis``."""
+    """Returns the indices of the largest elements along ``axis``."""
     check_type(x, "x", Variable, "argmax")
     return _without_gradient(append_single_op("arg_max", {"X": x}, {"Out": "int64"}, {"axis": axis}))[0]
 
@@ -32,9 +32,9 @@ def argmax(x: Variable, axis: int = 0) -> Variable:
 def argsort(
     input: Variable, axis: int = -1, name: str | bool | None = None, descending: bool | str | None = False
 ) -> tuple[Variable, Variable]:
-    """Gives the elements in order along ``axis``, and where each of them was."""
+    """Sorts along ``axis``; returns the sorted elements and their original indices."""
     check_type(input, "input", Variable, "argsort")
-    if isinstance(name, bool):  # from 1.6 on, ``descending`` comes before ``name``
+    if isinstance(name, bool):  # since 1.6, ``descending`` comes before ``name``
         name, descending = descending or None, name
     outputs = {"Out": input.dtype, "Indices": "int64"}
     attrs = {"axis": axis, "descending": bool(descending)}
@@ -43,7 +43,7 @@ def argsort(
 
 
 def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
-    """Gives the ``k`` largest elements of each row, largest first, and where they were."""
+    """Returns the ``k`` largest elements of each row, largest first, and their indices."""
     check_type(input, "input", Variable, "topk")
     check_type(k, "k", (int, Variable), "topk")
     inputs: dict[str, Variable | None] = {"X": input, "K": k if isinstance(k, Variable) else None}
@@ -54,17 +54,17 @@ def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[V
 
 
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """Gives the different elements of a vector as they first appear, and for each element its place among them.
+    """Returns the unique elements of a vector in order of first appearance, and the index of each element among them.
 
     Args:
-      dtype: of the places.
+      dtype: of the indices.
     """
     out, index = _unique("unique", x, dtype, {"Out": None, "Index": None})
     return out, index
 
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
-    """As unique, with how often each of the different elements appears."""
+    """Like unique, and also returns the count of each unique element."""
     out, index, count = _unique("unique_with_counts", x, dtype, {"Out": None, "Index": None, "Count": None})
     return out, index, count
 
@@ -72,7 +72,7 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
 def _unique(type: str, x: Variable, dtype: Any, outputs: dict[str, Any]) -> list[Variable]:
     check_type(x, "x", Variable, type)
     if len(x.shape) != 1:
-        raise ValueError(f"{type}: x must be a vector, not of shape {list(x.shape)}")
+        raise ValueError(f"{type}: x must be a vector, got shape {list(x.shape)}")
     dtype = as_dtype(dtype)
     if dtype not in (as_dtype("int32"), as_dtype("int64")):
         raise TypeError(f"{type}: dtype must be int32 or int64, not {dtype.name}")

@@ -1,4 +1,4 @@
-"""Layers that give the same elements another shape."""
+"""Reshaping and reordering dims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["flatten", "reshape", "squeeze", "transpose", "unsqueeze"]
 def _append_remembering(
     helper: LayerHelper, type: str, x: Variable, attrs: dict[str, Any], inputs: Any = None, out: Any = None
 ) -> Variable:
-    """Appends one of the ops that also output x's shape."""
+    """Appends one of the ops that also output x's original shape."""
     if out is None:
         out = helper.create_variable_for_type_inference(x.dtype)
     x_shape = helper.create_variable_for_type_inference(x.dtype)
@@ -36,13 +36,13 @@ def reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Gives x another shape.
+    """Reshapes x.
 
     Args:
-      shape: the dims; 0 keeps x's dim at that place, one -1 is worked out, a variable is read when the program runs.
-      actual_shape: a variable that, when the program runs, says the shape instead of ``shape``.
+      shape: the dims; 0 copies x's dim, one -1 is inferred, a variable is read when the program runs.
+      actual_shape: a variable that overrides ``shape`` when the program runs.
       act: an activation to apply to the result.
-      inplace: whether the result is x itself.
+      inplace: return x itself.
     """
     helper = LayerHelper("reshape2", act=act, name=name)
     check_type(x, "x", Variable, "reshape")
@@ -62,7 +62,7 @@ def _check_shape(x: Variable, dims: list[int], has_variables: bool) -> None:
     if not dims:
         raise ValueError("reshape: shape must have at least one dim")
     if dims.count(-1) > 1 and not has_variables:
-        raise ValueError(f"reshape: only one dim of shape {dims} may be -1")
+        raise ValueError(f"reshape: at most one dim of shape {dims} may be -1")
     for i, dim in enumerate(dims):
         if dim < -1:
             raise ValueError(f"reshape: dim {i} of shape {dims} must be positive, 0 or -1")
@@ -71,26 +71,26 @@ def _check_shape(x: Variable, dims: list[int], has_variables: bool) -> None:
 
 
 def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable:
-    """Puts the dims of x into the order ``perm``."""
+    """Permutes the dims of x into the order ``perm``."""
     check_type(x, "x", Variable, "transpose")
     check_type(perm, "perm", (list, tuple), "transpose")
     if len(perm) != len(x.shape):
-        raise ValueError(f"transpose: perm {list(perm)} must name each of the {len(x.shape)} dims of x once")
+        raise ValueError(f"transpose: perm {list(perm)} must contain each of the {len(x.shape)} dims of x once")
     for axis in perm:
         if axis >= len(x.shape):
-            raise ValueError(f"transpose: perm {list(perm)} names dim {axis}, but x has only {len(x.shape)} dims")
+            raise ValueError(f"transpose: perm {list(perm)} contains dim {axis}, but x has only {len(x.shape)} dims")
     return _append_remembering(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
 
 
 def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
-    """Leaves out those dims of size 1 that ``axes`` names, or all of them where it is empty."""
+    """Removes the dims of size 1 listed in ``axes``, or all of them if it is empty."""
     check_type(input, "input", Variable, "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
     return _append_remembering(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
 
 
 def unsqueeze(input: Variable, axes: int | Integers, name: str | None = None) -> Variable:
-    """Puts in new dims of size 1 at ``axes``: an integer, a variable, or a list of both."""
+    """Inserts dims of size 1 at ``axes``: an integer, a variable, or a list of both."""
     check_type(input, "input", Variable, "unsqueeze")
     check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
     helper = LayerHelper("unsqueeze2", name=name)
@@ -100,7 +100,7 @@ def unsqueeze(input: Variable, axes: int | Integers, name: str | None = None) ->
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """Makes x a matrix: the dims before ``axis`` are its rows, the others its columns."""
+    """Flattens x into a matrix: dims before ``axis`` become rows, the others columns."""
     check_type(x, "x", Variable, "flatten")
     if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
         raise ValueError(f"flatten: axis must be an integer from 0 to {len(x.shape)}, not {axis!r}")

@@ -1,4 +1,4 @@
-"""Layers that cut a part out of a tensor or turn it round."""
+"""Slicing, cropping and reversing tensors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["crop", "crop_tensor", "reverse", "slice", "strided_slice"]
 
 
 def slice(input: Variable, axes: Sequence[int], starts: Integers, ends: Integers) -> Variable:
-    """Cuts out the part between ``starts`` and ``ends`` along ``axes``.
+    """Slices between ``starts`` and ``ends`` along ``axes``.
 
     Args:
-      starts, ends: integers, negative ones counted from the end, or variables.
+      starts, ends: integers, where negative ones count from the end, or variables.
     """
     helper = LayerHelper("slice")
     inputs, attrs, computed = _bounds(helper, axes, starts=starts, ends=ends)
-    # A bound that comes from one variable leaves every axis unknown.
+    # A single variable for all bounds leaves every axis unknown.
     if any(isinstance(bound, Variable) for bound in (starts, ends)):
         computed = [True] * len(axes)
     return _append_slice(helper, input, inputs, attrs, computed)
@@ -31,7 +31,7 @@ def slice(input: Variable, axes: Sequence[int], starts: Integers, ends: Integers
 def strided_slice(
     input: Variable, axes: Sequence[int], starts: Integers, ends: Integers, strides: Integers
 ) -> Variable:
-    """Cuts out every stride-th element between ``starts`` and ``ends`` along ``axes``; a negative stride goes back.
+    """Takes every stride-th element between ``starts`` and ``ends`` along ``axes``; a negative stride goes backwards.
 
     Args:
       starts, ends, strides: integers or variables; an end of -1 with a negative stride includes the first element.
@@ -41,7 +41,7 @@ def strided_slice(
 
 
 def _bounds(helper: LayerHelper, axes: Sequence[int], **bounds: Integers) -> tuple[dict, dict, list[bool]]:
-    """Inputs and attributes for the bounds, and for each axis whether one of them is only known later."""
+    """Returns inputs and attributes for the bounds, and whether each axis has a bound known only at run time."""
     check_type(axes, "axes", (list, tuple), helper.layer_type)
     inputs: dict[str, Any] = {}
     attrs: dict[str, Any] = {"axes": list(axes)}
@@ -53,9 +53,7 @@ def _bounds(helper: LayerHelper, axes: Sequence[int], **bounds: Integers) -> tup
         if known is None or isinstance(values, Variable):
             continue
         if len(known) != len(axes):
-            raise ValueError(
-                f"{helper.layer_type}: {name} {known} must have one number for each of the axes {list(axes)}"
-            )
+            raise ValueError(f"{helper.layer_type}: {name} {known} must have one number per axis in {list(axes)}")
         attrs[name] = known
         computed = [before or isinstance(value, Variable) for before, value in zip(computed, values, strict=True)]
     return inputs, attrs, computed
@@ -70,11 +68,11 @@ def _append_slice(helper: LayerHelper, x: Variable, inputs: dict, attrs: dict, c
 
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
-    """Cuts a box out of x.
+    """Crops a box from x.
 
     Args:
-      shape: the dims of the box, or a variable of the same shape.
-      offsets: where the box begins, integers or a variable that holds them; by default at the beginning of x.
+      shape: the dims of the box, or a variable with that shape.
+      offsets: the start of the box, integers or a variable that holds them; defaults to the start of x.
     """
     check_type(x, "x", Variable, "crop")
     check_type(shape, "shape", (list, tuple, Variable), "crop")
@@ -95,15 +93,15 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
 def crop_tensor(
     x: Variable, shape: Integers | None = None, offsets: Integers | None = None, name: str | None = None
 ) -> Variable:
-    """Cuts a box out of x.
+    """Crops a box from x.
 
     Args:
-      shape: the dims of the box; -1 goes on to the end of x; variables are read when the program runs.
-      offsets: where the box begins; by default at the beginning of x.
+      shape: the dims of the box; -1 extends to the end of x; variables are read when the program runs.
+      offsets: the start of the box; defaults to the start of x.
     """
     check_type(x, "x", Variable, "crop_tensor")
     if shape is None:
-        raise TypeError("crop_tensor: shape must be given")
+        raise TypeError("crop_tensor: shape is required")
     helper = LayerHelper("crop_tensor", name=name)
     out = helper.create_variable_for_type_inference(x.dtype)
     offsets = [0] * len(x.shape) if offsets is None else offsets
@@ -124,7 +122,7 @@ def crop_tensor(
 
 
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
-    """Turns x round along an axis, or along several."""
+    """Reverses x along one axis or several."""
     check_type(x, "x", Variable, "reverse")
     check_type(axis, "axis", (int, tuple, list), "reverse")
     axes = [axis] if isinstance(axis, int) else list(axis)

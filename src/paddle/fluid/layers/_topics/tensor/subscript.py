@@ -11,12 +11,12 @@ from refluid.ir import Block, Variable, VarType, unique_name
 
 __all__: list[str] = []
 
-_END = 10000000  # what Fluid writes for "to the end"
+_END = 10000000  # Fluid's encoding of "to the end"
 
 
 @dataclass
 class _Cut:
-    """What a subscript asks for, axis by axis; starts, ends and strides are integers or variables."""
+    """A parsed subscript, axis by axis; starts, ends and strides are integers or variables."""
 
     axes: list[int] = field(default_factory=list)
     starts: list[Any] = field(default_factory=list)
@@ -33,7 +33,7 @@ class _Cut:
 
 
 def subscript(self: Variable, item: Any) -> Variable:
-    """Gives a part of this variable, by integers, slices, an ellipsis, or variables that hold one integer."""
+    """Slices this variable by integers, slices, an ellipsis, or variables that hold one integer."""
     block = self.block.program.current_block()
     cut = _Cut()
     for axis, index in enumerate(_full(item, len(self.shape))):
@@ -48,13 +48,13 @@ def subscript(self: Variable, item: Any) -> Variable:
 
 
 def _full(item: Any, rank: int) -> list[Any]:
-    """The subscript with an ellipsis written out."""
+    """Expands the ellipsis of a subscript."""
     items = list(item) if isinstance(item, tuple | list) else [item]
     dots = [i for i, index in enumerate(items) if index is Ellipsis]
     if len(dots) > 1:
-        raise IndexError("a subscript can have one ellipsis only")
+        raise IndexError("a subscript can have only one ellipsis")
     if len(items) - len(dots) > rank:
-        raise IndexError(f"{len(items) - len(dots)} indices for a variable of {rank} dims")
+        raise IndexError(f"too many indices: {len(items) - len(dots)} for a variable with {rank} dims")
     for i in dots:
         items[i : i + 1] = [slice(None)] * (rank - len(items) + 1)
     return items
@@ -70,7 +70,7 @@ def _read(cut: _Cut, axis: int, index: Any, block: Block) -> None:
     elif isinstance(index, slice):
         _read_slice(cut, axis, index)
     else:
-        raise TypeError(f"a variable's index is an integer, a slice or a variable, not {type(index).__name__}")
+        raise TypeError(f"a variable's index must be an integer, a slice or a variable, not {type(index).__name__}")
 
 
 def _read_slice(cut: _Cut, axis: int, index: slice) -> None:
@@ -82,16 +82,16 @@ def _read_slice(cut: _Cut, axis: int, index: slice) -> None:
         return
     if backwards and stride != -1 and (start is None or end is None):
         raise ValueError(
-            f"a step of {stride} needs a start and an end: Fluid's strided_slice counts from the lower one"
+            f"a step of {stride} requires a start and an end: Fluid's strided_slice counts from the lower one"
         )
-    # Counting down, strided_slice takes -1 as the end for "past the first one".
+    # With a negative stride, strided_slice takes an end of -1 to mean "past the first element".
     start = (-1 if backwards else 0) if start is None else start
     end = (-1 if backwards else _END) if end is None else end
     cut.add(axis, start, end, 1 if stride is None else stride)
 
 
 def _next(index: Variable, block: Block) -> Variable:
-    """index + 1."""
+    """Returns index + 1."""
     one = _constant(1, index.dtype, block)
     out = block.create_var(dtype=index.dtype)
     block.append_op(
