@@ -1,15 +1,15 @@
-"""What a Fluid script imports: readers, datasets, batching; ``paddle.fluid`` is imported by name."""
+"""The packages that Fluid scripts import: readers, datasets, batching and ``paddle.fluid``."""
 
 from importlib import metadata as _metadata
 
 __all__ = ["batch", "dataset", "reader"]
 
-# The Fluid generation whose names and behaviour are served; scripts compare it.
+# The Fluid version whose names and behaviour are implemented; scripts compare it.
 __version__ = "1.6.3"
 
 
 def _refuse_a_second_paddle():
-    """Two distributions that both own the package `paddle` overwrite each other's files."""
+    """Raises ImportError if another distribution owns `paddle`: both overwrite each other's files."""
     for name in ("paddlepaddle", "paddlepaddle-gpu"):
         try:
             version = _metadata.version(name)
@@ -30,7 +30,7 @@ _ON_DEMAND = frozenset({"distributed", "fluid", "v2"})
 
 
 def __getattr__(name):
-    """Imports the large parts when they are first named, so that ``import paddle`` alone stays quick."""
+    """Imports large subpackages on first use, to keep ``import paddle`` fast."""
     if name not in _ON_DEMAND:
         raise AttributeError(f"module 'paddle' has no attribute {name!r}")
     import importlib

@@ -1,13 +1,13 @@
-"""Minibatches from a reader of samples."""
+"""Minibatches of samples."""
 
 __all__ = ["batch"]
 
 
 def batch(reader, batch_size, drop_last=False):
-    """Makes a reader of lists of ``batch_size`` samples; the last list is shorter unless ``drop_last``."""
+    """Returns a reader of lists of ``batch_size`` samples; the last list is shorter unless ``drop_last``."""
     batch_size = int(batch_size)
     if batch_size <= 0:
-        raise ValueError(f"batch_size should be a positive integer, but it is {batch_size}")
+        raise ValueError(f"batch_size must be a positive integer, got {batch_size}")
 
     def batch_reader():
         samples = []

@@ -187,9 +187,9 @@ def test_mistakes_are_told_early():
         fluid.optimizer.SGD(0.1, grad_clip=1.0)
     with pytest.raises(TypeError, match="clip must be a GradientClipByValue"):
         fluid.clip.set_gradient_clip(1.0)
-    with pytest.raises(TypeError, match="minimize takes the loss variable, not float"):
+    with pytest.raises(TypeError, match="minimize expects the loss variable, not float"):
         fluid.optimizer.SGD(0.1).minimize(1.0)
-    with pytest.raises(ValueError, match=r"loss of shape \[1\], fc_0.tmp_1 has \[-1, 3\]; take its mean"):
+    with pytest.raises(ValueError, match=r"must have shape \[1\], but fc_0.tmp_1 has \[-1, 3\]; take its mean"):
         fluid.optimizer.SGD(0.1).minimize(fluid.layers.fc(fluid.layers.data("x", [4]), 3))
     with pytest.raises(ValueError, match="k must be a positive integer"):
         fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.1), k=0)
@@ -211,7 +211,7 @@ def test_a_schedule_of_another_program_is_refused():
     optimizer = fluid.optimizer.SGD(fluid.layers.exponential_decay(0.1, 10, 0.9))
     with (
         fluid.program_guard(fluid.Program(), fluid.Program()),
-        pytest.raises(ValueError, match="belongs to another program than the loss"),
+        pytest.raises(ValueError, match="belongs to a different program than the loss"),
     ):
         optimizer.minimize(regression())
 

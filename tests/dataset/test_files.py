@@ -53,13 +53,13 @@ def test_mnist_notices_a_file_that_is_cut_off(data_home, monkeypatch):
     pixels = np.zeros((3, 28, 28), np.uint8)
     short = gzip.compress(gzip.decompress(images(pixels))[:-10])
     put_mnist(data_home, monkeypatch, short, labels([1, 2, 3]))
-    with pytest.raises(ValueError, match=r"t10k-images-idx3-ubyte\.gz is cut off"):
+    with pytest.raises(ValueError, match=r"t10k-images-idx3-ubyte\.gz is truncated"):
         list(mnist.test()())
 
 
 def test_mnist_notices_files_that_do_not_belong_together(data_home, monkeypatch):
     put_mnist(data_home, monkeypatch, images(np.zeros((3, 28, 28), np.uint8)), labels([1, 2]))
-    with pytest.raises(ValueError, match=r"has 3 pictures, but .* has 2 labels"):
+    with pytest.raises(ValueError, match=r"has 3 images, but .* has 2 labels"):
         list(mnist.test()())
 
 
@@ -86,7 +86,7 @@ def test_uci_housing_normalises_features_and_cuts_off_four_fifths(data_home, mon
 
 def test_uci_housing_notices_a_missing_number(data_home, monkeypatch):
     monkeypatch.setattr(uci_housing, "MD5", put(data_home / "uci_housing/housing.data", b"1 2 3\n"))
-    with pytest.raises(ValueError, match=r"housing\.data should hold lines of 14 numbers, but it has 3 numbers"):
+    with pytest.raises(ValueError, match=r"housing\.data must hold lines of 14 numbers, but it has 3 numbers"):
         list(uci_housing.train()())
 
 
@@ -122,7 +122,7 @@ def test_download_that_fails_names_address_path_and_the_way_out(data_home, tmp_p
 
 def test_download_refuses_content_with_another_checksum(data_home, tmp_path):
     md5 = put(tmp_path / "source.bin", b"tampered")
-    with pytest.raises(RuntimeError, match=f"what arrived has md5 {md5}"):
+    with pytest.raises(RuntimeError, match=f"the downloaded file has md5 {md5}"):
         common.download((tmp_path / "source.bin").as_uri(), "toys", "0" * 32)
     assert list((data_home / "toys").iterdir()) == []
 
@@ -136,7 +136,7 @@ def test_split_and_cluster_files_reader_share_a_dataset_among_trainers(tmp_path,
 
 
 def test_split_and_cluster_files_reader_need_functions():
-    with pytest.raises(TypeError, match="dumper should be callable"):
+    with pytest.raises(TypeError, match="dumper must be callable"):
         common.split(lambda: iter([]), 4, dumper="pickle")
-    with pytest.raises(TypeError, match="loader should be callable"):
+    with pytest.raises(TypeError, match="loader must be callable"):
         common.cluster_files_reader("*", 1, 0, loader="pickle")

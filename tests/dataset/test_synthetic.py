@@ -50,5 +50,5 @@ def test_zero_turns_the_switch_off(monkeypatch):
 
 
 def test_a_dataset_that_is_not_there_yet_says_so():
-    with pytest.raises(AttributeError, match=r"does not have paddle\.dataset\.cifar yet; it has common, mnist"):
+    with pytest.raises(AttributeError, match=r"does not support paddle\.dataset\.cifar yet; available: common, mnist"):
         dataset.cifar  # noqa: B018

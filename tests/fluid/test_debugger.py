@@ -78,9 +78,9 @@ def test_memory_usage_counts_as_real_fluid_does(program):
     assert (round(low, 6), round(high, 6), unit) == (462.0, 484.0, "B")
     assert contrib.memory_usage(main, 1000)[2] == "KB"
     assert contrib.memory_usage(main, 1_000_000)[2] == "MB"
-    with pytest.raises(TypeError, match="takes a Program, not int"):
+    with pytest.raises(TypeError, match="expects a Program, not int"):
         contrib.memory_usage(3, 1)
-    with pytest.raises(ValueError, match="batch size must be positive, it is 0"):
+    with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
         contrib.memory_usage(main, 0)
 
 
@@ -89,5 +89,5 @@ def test_op_frequencies(program):
     single, pairs = contrib.op_freq_statistic(main)
     assert dict(single)["sgd"] == 2 and single[0][1] == max(count for _, count in single)
     assert dict(pairs)["mul->elementwise_add"] == 1
-    with pytest.raises(TypeError, match="takes a Program, not int"):
+    with pytest.raises(TypeError, match="expects a Program, not int"):
         contrib.op_freq_statistic(3)

@@ -69,9 +69,9 @@ def test_names_change(client, local):
 
 
 def test_failures_are_told(client, local, tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="nothing does not exist"):
         client.upload("/x", str(tmp_path / "nothing"))
-    with fails("is a folder"):
+    with fails("is a directory"):
         assert client.upload("/x", str(local)) is False
     with fails("none does not exist"):
         assert client.download("/none", str(tmp_path)) is False

@@ -142,7 +142,7 @@ def test_mistakes_are_told(tmp_path):
         predictor.get_output_tensor("z")
     with pytest.raises(TypeError, match="not float64"):
         core.PaddleTensor(np.zeros(3))
-    with pytest.raises(TypeError, match="takes an AnalysisConfig or a NativeConfig, not str"):
+    with pytest.raises(TypeError, match="expects an AnalysisConfig or a NativeConfig, not str"):
         core.create_paddle_predictor(str(tmp_path))
     config = core.AnalysisConfig()
     config.set_prog_file(str(tmp_path / "__model__"))

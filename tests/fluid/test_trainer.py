@@ -131,7 +131,7 @@ def test_a_trainer_saves_an_inference_model(tmp_path):
 
 
 def test_a_missing_param_path_is_told():
-    with pytest.warns(UserWarning, match="there is no folder"):
+    with pytest.warns(UserWarning, match="directory absent does not exist"):
         make_trainer(param_path="absent")
 
 

@@ -221,7 +221,7 @@ def test_a_recurrence_begins_with_a_step_input():
         rnn.static_input(layers.data("y", [2]))
     with pytest.raises(ValueError, match="at least one step_input"), layers.DynamicRNN().block():
         pass
-    with pytest.raises(ValueError, match="belongs inside"):
+    with pytest.raises(ValueError, match="must be called inside"):
         layers.DynamicRNN().step_input(layers.data("z", [2], lod_level=1))
 
 

@@ -22,7 +22,7 @@ def test_text_file_gives_lines_without_their_ends(tmp_path):
 
 
 def test_recordio_says_that_it_is_gone():
-    with pytest.raises(NotImplementedError, match="RecordIO files cannot be read"):
+    with pytest.raises(NotImplementedError, match="RecordIO files are not supported"):
         creator.recordio("train.recordio")
 
 

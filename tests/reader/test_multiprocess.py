@@ -75,5 +75,5 @@ def test_a_consumer_may_leave_early(use_pipe):
 
 
 def test_a_list_of_readers_is_required():
-    with pytest.raises(ValueError, match="at least one reader"):
+    with pytest.raises(ValueError, match="non-empty list of readers"):
         multiprocess_reader([])

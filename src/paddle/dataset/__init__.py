@@ -1,4 +1,4 @@
-"""Public datasets as readers, from files in `common.DATA_HOME` or, where the user asks for it, made up."""
+"""Public datasets as readers, from files in `common.DATA_HOME` or, on request, from synthetic data."""
 
 from paddle.dataset import common, mnist, uci_housing
 
@@ -11,5 +11,5 @@ _FLUID_ALSO_HAS = """
 
 def __getattr__(name):
     if name in _FLUID_ALSO_HAS.split():
-        raise AttributeError(f"refluid does not have paddle.dataset.{name} yet; it has {', '.join(__all__)}")
+        raise AttributeError(f"refluid does not support paddle.dataset.{name} yet; available: {', '.join(__all__)}")
     raise AttributeError(f"module 'paddle.dataset' has no attribute {name!r}")

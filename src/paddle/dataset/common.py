@@ -1,4 +1,4 @@
-"""Where dataset files are kept, how they get there, and how a dataset is cut into files for several trainers."""
+"""Download and storage of dataset files, and splitting of datasets for several trainers."""
 
 import glob
 import hashlib
@@ -14,7 +14,7 @@ from refluid.readers import synthetic
 
 __all__ = ["DATA_HOME", "cluster_files_reader", "download", "md5file", "split"]
 
-# Fluid's own place, so that files it downloaded are found; REFLUID_DATA_HOME names another.
+# Fluid's location, so that files it downloaded are found; REFLUID_DATA_HOME overrides it.
 DATA_HOME = os.environ.get("REFLUID_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "paddle", "dataset")
 
 _ATTEMPTS = 3
@@ -23,23 +23,23 @@ _CHUNK = 1 << 20
 
 
 def must_mkdirs(path):
-    """Makes a directory unless it exists."""
+    """Creates a directory unless it exists."""
     os.makedirs(path, exist_ok=True)
 
 
 def md5file(fname):
-    """The MD5 of a file, in hexadecimal."""
+    """Returns the MD5 of a file in hexadecimal."""
     with open(fname, "rb") as file:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def download(url, module_name, md5sum, save_name=None):
-    """The path of a dataset file, downloaded unless a file with the right MD5 is there already.
+    """Downloads a dataset file unless one with the right MD5 exists; returns its path.
 
     Args:
-      module_name: the folder below DATA_HOME.
-      md5sum: what the file must have; None accepts any file.
-      save_name: the file's name there; by default the last part of the URL.
+      module_name: the directory below DATA_HOME.
+      md5sum: the expected MD5; None accepts any file.
+      save_name: the local file name; defaults to the last part of the URL.
     """
     folder = os.path.join(DATA_HOME, module_name)
     must_mkdirs(folder)
@@ -58,13 +58,13 @@ def download(url, module_name, md5sum, save_name=None):
         f"could not download {url} in {_ATTEMPTS} attempts: {problem}\n"
         f"  expected file  {path}\n"
         f"  expected md5   {md5sum}\n"
-        f"  hint           put the file there by hand, or set {synthetic.SWITCH}=1 to run on small made-up data of the "
+        f"  hint           download the file manually, or set {synthetic.SWITCH}=1 to use small synthetic data of the "
         f"same format"
     )
 
 
 def _fetch(url, path, md5sum):
-    """Downloads into a file beside ``path`` and renames it; returns what is wrong with it, or None."""
+    """Downloads to a temporary file and renames it; returns a description of the problem, or None."""
     digest = hashlib.md5()
     handle, partial = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
     try:
@@ -73,7 +73,7 @@ def _fetch(url, path, md5sum):
                 digest.update(chunk)
                 file.write(chunk)
         if md5sum is not None and digest.hexdigest() != md5sum:
-            return f"what arrived has md5 {digest.hexdigest()}"
+            return f"the downloaded file has md5 {digest.hexdigest()}"
         os.replace(partial, path)
         return None
     finally:
@@ -85,11 +85,11 @@ def split(reader, line_count, suffix="%05d.pickle", dumper=pickle.dump):
     """Writes the samples of a reader to numbered files of ``line_count`` samples each.
 
     Args:
-      suffix: the file name, with a place for the number.
+      suffix: the file name, with a placeholder for the number.
       dumper: called as ``dumper(samples, file)``.
     """
     if not callable(dumper):
-        raise TypeError("dumper should be callable.")
+        raise TypeError("dumper must be callable")
     lines, number = [], 0
     for sample in reader():
         lines.append(sample)
@@ -106,14 +106,14 @@ def _dump(lines, path, dumper):
 
 
 def cluster_files_reader(files_pattern, trainer_count, trainer_id, loader=pickle.load):
-    """Makes a reader of this trainer's share of the files that `split` wrote.
+    """Returns a reader of this trainer's share of the files written by `split`.
 
     Args:
-      files_pattern: which files, as in ``glob``; in sorted order, every ``trainer_count``-th is this trainer's.
+      files_pattern: a ``glob`` pattern; every ``trainer_count``-th file in sorted order belongs to this trainer.
       loader: called as ``loader(file)``; returns a list of samples.
     """
     if not callable(loader):
-        raise TypeError("loader should be callable.")
+        raise TypeError("loader must be callable")
 
     def reader():
         for path in sorted(glob.glob(files_pattern))[trainer_id::trainer_count]:

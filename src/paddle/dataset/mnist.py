@@ -26,7 +26,7 @@ _IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049
 
 
 def train():
-    """Makes a reader of the training digits."""
+    """Returns a reader of the training digits."""
     if synthetic.wanted():
         return _reader(*synthetic.digits(6000, seed=0))
     images = common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5)
@@ -34,7 +34,7 @@ def train():
 
 
 def test():
-    """Makes a reader of the test digits."""
+    """Returns a reader of the test digits."""
     if synthetic.wanted():
         return _reader(*synthetic.digits(1000, seed=1))
     images = common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5)
@@ -50,7 +50,7 @@ def fetch():
 
 
 def reader_creator(image_filename, label_filename, buffer_size):
-    """Makes a reader of a pair of gzipped idx files, decoded ``buffer_size`` pictures at a time."""
+    """Returns a reader of a pair of gzipped idx files, decoded ``buffer_size`` images at a time."""
     return _reader(image_filename, label_filename, buffer_size)
 
 
@@ -60,7 +60,7 @@ def _reader(images, labels, buffer_size=100):
             count, height, width = _header(image_file, ">4i", _IMAGES_MAGIC, "pictures", images)
             (label_count,) = _header(label_file, ">2i", _LABELS_MAGIC, "labels", labels)
             if count != label_count:
-                raise ValueError(f"{_name(images)} has {count} pictures, but {_name(labels)} has {label_count} labels")
+                raise ValueError(f"{_name(images)} has {count} images, but {_name(labels)} has {label_count} labels")
             size = height * width
             for start in range(0, count, buffer_size):
                 step = min(buffer_size, count - start)
@@ -85,7 +85,7 @@ def _header(file, layout, magic, what, source):
 def _exactly(file, size, source):
     data = file.read(size)
     if len(data) != size:
-        raise ValueError(f"{_name(source)} is cut off: {size} more bytes were expected, {len(data)} are there")
+        raise ValueError(f"{_name(source)} is truncated: expected {size} more bytes, found {len(data)}")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Boston housing: 506 houses, 13 features and the price. The file is lines of 14 numbers."""
+"""Boston housing: 506 houses with 13 features and a price, in lines of 14 numbers."""
 
 import numpy as np
 
@@ -14,17 +14,17 @@ feature_names = ["CRIM", "ZN", "INDUS", "CHAS", "NOX", "RM", "AGE", "DIS", "RAD"
 
 
 def train():
-    """Makes a reader of (13 features, price) for the first four fifths of the houses."""
+    """Returns a reader of (13 features, price) for the first four fifths of the houses."""
     return _reader(0)
 
 
 def test():
-    """Makes a reader of (13 features, price) for the last fifth of the houses."""
+    """Returns a reader of (13 features, price) for the last fifth of the houses."""
     return _reader(1)
 
 
 def predict_reader():
-    """Makes a reader of the features of the first house to test on."""
+    """Returns a reader of the features of the first test house."""
 
     def reader():
         _, houses = _load()
@@ -39,9 +39,9 @@ def fetch():
 
 
 def load_data(filename, feature_num=14, ratio=0.8):
-    """Reads a file of houses; returns those to train and those to test on.
+    """Reads a file of houses; returns the training and the test set.
 
-    Every feature is centred on its mean and divided by its range over all houses; the price is left alone.
+    Features are centered and divided by their range over all houses; the price is unchanged.
     """
     with open(filename, encoding="ascii") as file:
         return _parse(file.read(), feature_num, ratio, filename)
@@ -50,7 +50,7 @@ def load_data(filename, feature_num=14, ratio=0.8):
 def _parse(text, feature_num, ratio, origin):
     numbers = np.array(text.split(), dtype=np.float64)
     if numbers.size == 0 or numbers.size % feature_num:
-        raise ValueError(f"{origin} should hold lines of {feature_num} numbers, but it has {numbers.size} numbers")
+        raise ValueError(f"{origin} must hold lines of {feature_num} numbers, but it has {numbers.size} numbers")
     houses = numbers.reshape(-1, feature_num)
     features = houses[:, :-1]
     spread = features.max(axis=0) - features.min(axis=0)

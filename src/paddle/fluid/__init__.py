@@ -1,4 +1,4 @@
-"""Fluid's language, on refluid: ``import paddle.fluid as fluid``."""
+"""Fluid's API on refluid: ``import paddle.fluid as fluid``."""
 
 from paddle.fluid import (
     average,

@@ -1,4 +1,4 @@
-"""Readers: functions without arguments that return an iterator of samples, and what makes new ones of them."""
+"""Readers, which are functions without arguments that return an iterator of samples, and their decorators."""
 
 from paddle.reader import creator
 from paddle.reader.decorator import (

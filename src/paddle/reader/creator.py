@@ -10,7 +10,7 @@ __all__ = ["np_array", "recordio", "text_file"]
 
 
 def np_array(x):
-    """Makes a reader of the rows of an array; a single number is one sample."""
+    """Returns a reader of the rows of an array; a scalar is a single sample."""
 
     def reader():
         if np.ndim(x) < 1:
@@ -22,7 +22,7 @@ def np_array(x):
 
 
 def text_file(path):
-    """Makes a reader of the lines of a text file, line ends removed."""
+    """Returns a reader of the lines of a text file, without line ends."""
 
     def reader():
         with at(path).open("rb") as stream, io.TextIOWrapper(stream, encoding="utf-8") as lines:
@@ -33,8 +33,8 @@ def text_file(path):
 
 
 def recordio(paths, buf_size=100):
-    """Says that RecordIO files cannot be read: Fluid itself dropped the format in 1.6."""
+    """Raises an error: RecordIO files are not supported, and Fluid itself dropped the format in 1.6."""
     raise NotImplementedError(
-        f"RecordIO files cannot be read (asked for {paths!r}): Fluid dropped the format in 1.6 and refluid does not "
-        "have it. Write the samples to text or NumPy files and use text_file or np_array."
+        f"RecordIO files are not supported (got {paths!r}): Fluid dropped the format in 1.6. "
+        "Write the samples to text or NumPy files and use text_file or np_array."
     )

@@ -1,4 +1,4 @@
-"""Readers made of other readers. Threads are in refluid.readers.threads, processes in refluid.readers.processes."""
+"""Reader decorators. Threads are in refluid.readers.threads, processes in refluid.readers.processes."""
 
 import codecs
 import itertools
@@ -26,11 +26,11 @@ __all__ = [
 
 
 class ComposeNotAligned(ValueError):
-    """The readers given to compose do not have the same number of samples."""
+    """Raised if the readers passed to compose have different numbers of samples."""
 
 
 def cache(reader):
-    """Reads everything into memory now; the new reader gives it any number of times."""
+    """Reads all samples into memory immediately; the new reader can be iterated any number of times."""
     samples = tuple(reader())
 
     def cached():
@@ -40,7 +40,7 @@ def cache(reader):
 
 
 def map_readers(func, *readers):
-    """Makes a reader of ``func(sample_of_first, sample_of_second, ...)``."""
+    """Returns a reader of ``func(sample_of_first, sample_of_second, ...)``."""
 
     def mapped():
         return map(func, *(reader() for reader in readers))
@@ -49,7 +49,7 @@ def map_readers(func, *readers):
 
 
 def shuffle(reader, buf_size):
-    """Shuffles within a window of ``buf_size`` samples, with Python's ``random``."""
+    """Shuffles samples within a buffer of ``buf_size``, with Python's ``random``."""
 
     def shuffled():
         samples = iter(reader())
@@ -61,7 +61,7 @@ def shuffle(reader, buf_size):
 
 
 def chain(*readers):
-    """Puts readers one after another."""
+    """Concatenates readers."""
 
     def chained():
         return itertools.chain.from_iterable(reader() for reader in readers)
@@ -70,15 +70,15 @@ def chain(*readers):
 
 
 def compose(*readers, **kwargs):
-    """Makes one flat tuple of the samples of several readers.
+    """Zips several readers into one flat tuple per sample.
 
     Args:
-      check_alignment: raise ComposeNotAligned when one reader ends before the others (the default); otherwise stop
+      check_alignment: raise ComposeNotAligned if one reader ends before the others (the default); otherwise stop
         quietly at the end of the shortest.
     """
     check_alignment = kwargs.pop("check_alignment", True)
     if kwargs:
-        raise TypeError(f"compose does not know the argument {next(iter(kwargs))!r}; it has check_alignment")
+        raise TypeError(f"compose got an unexpected argument {next(iter(kwargs))!r}; it accepts check_alignment")
 
     def composed():
         parts = [reader() for reader in readers]
@@ -118,9 +118,9 @@ def firstn(reader, n):
 
 
 def xmap_readers(mapper, reader, process_num, buffer_size, order=False):
-    """Maps samples in ``process_num`` threads, ``buffer_size`` samples ahead; ``order`` keeps their order."""
+    """Maps samples in ``process_num`` threads, ``buffer_size`` samples ahead; ``order`` preserves their order."""
     if process_num < 1:
-        raise ValueError(f"xmap_readers needs at least one thread, not {process_num}")
+        raise ValueError(f"xmap_readers requires at least one thread, got {process_num}")
 
     def xreader():
         return threads.map_in_threads(mapper, reader, process_num, buffer_size, ordered=order)
@@ -129,13 +129,13 @@ def xmap_readers(mapper, reader, process_num, buffer_size, order=False):
 
 
 def multiprocess_reader(readers, use_pipe=True, queue_size=1000):
-    """Runs each reader in a process of its own and mixes their samples as they come.
+    """Runs each reader in its own process and yields samples as they arrive.
 
     Args:
-      use_pipe: a pipe for each process; otherwise one queue of ``queue_size`` samples for all.
+      use_pipe: use one pipe per process; otherwise one queue of ``queue_size`` samples for all.
     """
     if not isinstance(readers, list) or not readers:
-        raise ValueError(f"multiprocess_reader needs a list of at least one reader, not {readers!r}")
+        raise ValueError(f"multiprocess_reader requires a non-empty list of readers, got {readers!r}")
 
     def mixed():
         return processes.mix(readers, None if use_pipe else queue_size)
@@ -144,23 +144,23 @@ def multiprocess_reader(readers, use_pipe=True, queue_size=1000):
 
 
 class PipeReader:
-    """Reads what a command prints, for data that comes from outside: ``hadoop fs -cat``, ``curl``, ``cat``.
+    """Reads the output of a command, for external data: ``hadoop fs -cat``, ``curl``, ``cat``.
 
     Args:
       command: the command line, as a string.
-      bufsize: how many bytes to read at a time.
-      file_type: "plain", or "gzip" for output that has to be decompressed.
+      bufsize: the number of bytes to read at a time.
+      file_type: "plain", or "gzip" to decompress the output.
     """
 
     def __init__(self, command, bufsize=8192, file_type="plain"):
         if not isinstance(command, str):
-            raise TypeError(f"PipeReader needs the command as a string, not {type(command).__name__}")
+            raise TypeError(f"PipeReader requires the command as a string, not {type(command).__name__}")
         if file_type not in ("plain", "gzip"):
-            raise TypeError(f"PipeReader reads file types 'plain' and 'gzip', not {file_type!r}")
+            raise TypeError(f"PipeReader: file_type must be 'plain' or 'gzip', not {file_type!r}")
         self.command, self.bufsize, self.file_type = command, bufsize, file_type
 
     def get_line(self, cut_lines=True, line_break="\n"):
-        """Yields the lines of the output, or with ``cut_lines=False`` its pieces as they arrive."""
+        """Yields the lines of the output or, with ``cut_lines=False``, its chunks as they arrive."""
         text = self._text()
         if not cut_lines:
             yield from text
@@ -189,11 +189,11 @@ class PipeReader:
             output.close()
             status = process.wait()
         if status:
-            raise OSError(f"PipeReader: the command `{self.command}` ended with status {status}")
+            raise OSError(f"PipeReader: the command `{self.command}` exited with status {status}")
 
 
 def _decompressed(pieces):
-    """The content of gzip data; several files put one after another are read through."""
+    """Yields the decompressed content of gzip data, which may be several concatenated files."""
     member = zlib.decompressobj(zlib.MAX_WBITS | 16)
     for piece in pieces:
         while piece:
@@ -204,14 +204,14 @@ def _decompressed(pieces):
 
 
 class Fake:
-    """Repeats the first sample of a reader, to measure training without the cost of reading."""
+    """Repeats the first sample of a reader, to measure training without reading costs."""
 
     def __init__(self):
         self.data = None
         self.yield_num = 0
 
     def __call__(self, reader, length):
-        """Makes a reader that gives the first sample ``length`` times."""
+        """Returns a reader that yields the first sample ``length`` times."""
 
         def fake_reader():
             if self.data is None:

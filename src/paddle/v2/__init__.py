@@ -1,6 +1,6 @@
-"""The older spelling of `paddle`: ``import paddle.v2 as paddle``, ``import paddle.v2.fluid as fluid``.
+"""The older name of `paddle`: ``import paddle.v2 as paddle``, ``import paddle.v2.fluid as fluid``.
 
-Every ``paddle.v2.X`` is the module ``paddle.X`` itself, never a second copy of it.
+Every ``paddle.v2.X`` is the module ``paddle.X`` itself, not a copy.
 """
 
 import importlib
@@ -30,7 +30,7 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module):
-        # The import system has just put the alias's spec on the module: give it its own back.
+        # The import system has just set the alias's spec on the module; restore the original.
         alias = module.__spec__
         module.__spec__ = alias and alias.loader_state
 

@@ -103,7 +103,7 @@ def test_the_steps_of_minimize_can_be_taken_alone():
 
 def test_before_init_nothing_works():
     fleet, loss = DistributedTranspiler(), make_loss()
-    with pytest.raises(RuntimeError, match=r"call fleet.init\(role_maker\) before anything else"):
+    with pytest.raises(RuntimeError, match=r"call fleet.init\(role_maker\) before using fleet"):
         fleet.is_worker()
     with pytest.raises(RuntimeError, match="call fleet.init"):
         fleet.distributed_optimizer(fluid.optimizer.SGD(0.1)).minimize(loss)
@@ -112,7 +112,7 @@ def test_before_init_nothing_works():
 
 @pytest.mark.parametrize("name", ["init_worker", "stop_worker"])
 def test_workers_need_a_program(name):
-    with pytest.raises(ValueError, match=rf"fleet.{name}: there is no program yet; call fleet.distributed_optimizer"):
+    with pytest.raises(ValueError, match=rf"fleet.{name}: no program yet; call fleet.distributed_optimizer"):
         getattr(make_fleet(), name)()
 
 
@@ -126,7 +126,7 @@ def test_workers_need_a_program(name):
     ],
 )
 def test_a_call_that_is_for_the_others_is_refused(name, role, wanted):
-    with pytest.raises(RuntimeError, match=rf"fleet.{name} is for a {wanted}, and this process is not one"):
+    with pytest.raises(RuntimeError, match=rf"fleet.{name} must be called on a {wanted}, which this process is not"):
         getattr(make_fleet(role), name)()
 
 
@@ -134,7 +134,7 @@ def test_wrong_arguments_are_refused():
     fleet, loss = make_fleet(), make_loss()
     with pytest.raises(TypeError, match="role_maker must be an instance of RoleMakerBase, not int"):
         fleet.init(3)
-    with pytest.raises(ValueError, match="takes a fluid.optimizer.Optimizer, not int"):
+    with pytest.raises(ValueError, match="expects a fluid.optimizer.Optimizer, not int"):
         fleet.distributed_optimizer(3)
     with pytest.raises(TypeError, match="strategy must be a DistributeTranspilerConfig, or a SyncStrategy"):
         fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), 3)
@@ -143,14 +143,14 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="executor must be a fluid.Executor, not int"):
         fleet.save_persistables(3, "somewhere")
     compiled = fluid.CompiledProgram(fluid.default_main_program())
-    with pytest.raises(TypeError, match="main_program must be a Program, not the CompiledProgram"):
+    with pytest.raises(TypeError, match="main_program must be a Program, not a CompiledProgram"):
         fleet.save_persistables(fluid.Executor(fluid.CPUPlace()), "somewhere", compiled)
 
 
 def test_what_is_not_there_says_so():
     from paddle.fluid.incubate.fleet.collective import fleet
 
-    with pytest.raises(NotImplementedError, match=r"fleet.init: refluid does not train by collectives yet"):
+    with pytest.raises(NotImplementedError, match=r"fleet.init: refluid does not support collective training yet"):
         fleet.init()
     with pytest.raises(NotImplementedError, match="collective.DistributedStrategy: refluid does not train"):
         from paddle.fluid.incubate.fleet.collective import DistributedStrategy  # noqa: F401

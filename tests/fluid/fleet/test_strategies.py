@@ -109,5 +109,5 @@ def test_unknown_settings_are_refused(part):
     change = getattr(StrategyFactory.create_sync_strategy(), f"set_{part}")
     with pytest.raises(ValueError, match="has no nope"):
         change({"nope": 1})
-    with pytest.raises(TypeError, match=f"{part} takes a dict or a "):
+    with pytest.raises(TypeError, match=f"{part} expects a dict or a "):
         change(3)

@@ -53,7 +53,7 @@ def test_every_trainer_reads_as_many_batches(monkeypatch, trainers, trainer, bat
 def test_a_trainer_beyond_the_last_has_no_batches(monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     monkeypatch.setenv("PADDLE_TRAINER_ID", "2")
-    with pytest.raises(ValueError, match="PADDLE_TRAINER_ID is 2, but PADDLE_TRAINERS_NUM says 2"):
+    with pytest.raises(ValueError, match="PADDLE_TRAINER_ID is 2, but PADDLE_TRAINERS_NUM is 2"):
         distributed_batch_reader(lambda: iter(()))
 
 
@@ -90,7 +90,7 @@ def test_the_auc_of_counts(one_worker, capsys):
 
 
 def test_what_pslib_did_is_said():
-    with pytest.raises(NotImplementedError, match="FleetUtil.save_xbox_base_model works on tables of pslib"):
+    with pytest.raises(NotImplementedError, match="FleetUtil.save_xbox_base_model requires tables of pslib"):
         FleetUtil().save_xbox_base_model("out", "20190720")
     with pytest.raises(ValueError, match="mode is 'pslib' or 'transpiler', not 'x'"):
         FleetUtil("x")

@@ -1,4 +1,4 @@
-"""Tools around programs."""
+"""Tools for programs."""
 
 from paddle.fluid.contrib import decoder, inferencer, memory_usage_calc, op_frequence, reader, trainer, utils
 from paddle.fluid.contrib.decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder

@@ -1,4 +1,4 @@
-"""How much memory the variables of a program take."""
+"""Memory estimates for programs."""
 
 import math
 
@@ -9,14 +9,14 @@ __all__ = ["memory_usage"]
 
 
 def memory_usage(program, batch_size):
-    """Estimates the memory of everything a program writes in a step: low, high, and their unit (B, KB or MB).
+    """Estimates the memory written by a program in one step: low, high, and the unit (B, KB or MB).
 
-    It counts as Fluid does, without reuse; XLA needs less, because it frees and reuses memory within a step.
+    Like Fluid's estimate, it ignores reuse; XLA needs less, because it frees and reuses memory within a step.
     """
     if not isinstance(program, Program):
-        raise TypeError(f"memory_usage takes a Program, not {type(program).__name__}")
+        raise TypeError(f"memory_usage expects a Program, not {type(program).__name__}")
     if batch_size <= 0:
-        raise ValueError(f"the batch size must be positive, it is {batch_size}")
+        raise ValueError(f"batch_size must be positive, got {batch_size}")
     block = program.global_block()
     written = dict.fromkeys(name for op in block.ops for name in op.output_arg_names)
     variables = [block.vars[name] for name in written if name in block.vars]
@@ -30,7 +30,7 @@ def memory_usage(program, batch_size):
 def _bytes(variable, batch_size):
     unknown = sum(dim < 0 for dim in variable.shape)
     if unknown > 1:
-        raise ValueError(f"{variable.name} has {unknown} dims that are not known: {list(variable.shape)}")
+        raise ValueError(f"{variable.name} has {unknown} unknown dims: {list(variable.shape)}")
     if variable.type.name != "LOD_TENSOR":
         return 0
     return math.prod(batch_size if dim < 0 else dim for dim in variable.shape) * as_numpy(variable.dtype).itemsize

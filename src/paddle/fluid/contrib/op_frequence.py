@@ -1,4 +1,4 @@
-"""Which ops a program is made of."""
+"""Op statistics of programs."""
 
 from collections import Counter
 
@@ -8,12 +8,12 @@ __all__ = ["op_freq_statistic"]
 
 
 def op_freq_statistic(program):
-    """How often each op type occurs, and how often one feeds another; two lists of (name, count), most frequent first.
+    """Counts op types and producer-consumer pairs; returns two lists of (name, count), most frequent first.
 
-    The names of the second list are ``producer->consumer``.
+    Names in the second list have the form ``producer->consumer``.
     """
     if not isinstance(program, Program):
-        raise TypeError(f"op_freq_statistic takes a Program, not {type(program).__name__}")
+        raise TypeError(f"op_freq_statistic expects a Program, not {type(program).__name__}")
     single, pairs, writers = Counter(), Counter(), {}
     for op in program.global_block().ops:
         single[op.type] += 1

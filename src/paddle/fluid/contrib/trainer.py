@@ -1,4 +1,4 @@
-"""The high-level training API, where Fluid 1.0 to 1.2 had it."""
+"""The high-level training API under the module path of Fluid 1.0 to 1.2."""
 
 from paddle.fluid.trainer import (
     BeginEpochEvent,

@@ -1,3 +1,3 @@
-"""What Fluid keeps here until it is settled: Fleet, the face of distributed training."""
+"""Fluid's incubating modules: Fleet, the high-level API for distributed training."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Optimizers: they append the ops that compute gradients of a loss and update parameters with them."""
+"""Optimizers: append the ops that compute the gradients of a loss and update parameters with them."""
 
 from paddle.fluid.optimizer.adaptive import (
     Adadelta,

@@ -1,4 +1,4 @@
-"""Optimizers that keep a scale for every element of a parameter."""
+"""Optimizers with a per-element step size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from refluid.ir import Variable
 
 
 class AdagradOptimizer(Optimizer):
-    """Divides steps by the root of the sum of squared gradients; sparse gradients touch only their rows."""
+    """Divides steps by the root of the accumulated squared gradients; sparse gradients update only their rows."""
 
     type = "adagrad"
 
@@ -32,7 +32,7 @@ class AdagradOptimizer(Optimizer):
 
 
 class DecayedAdagradOptimizer(Optimizer):
-    """Adagrad with a decaying average in place of the sum."""
+    """Adagrad with an exponential moving average instead of the sum."""
 
     type = "decayed_adagrad"
 
@@ -57,7 +57,7 @@ class DecayedAdagradOptimizer(Optimizer):
 
 
 class AdadeltaOptimizer(Optimizer):
-    """Steps by the ratio of the running sizes of updates and gradients; as in Fluid, the learning rate does nothing."""
+    """Scales steps by the ratio of the running RMS of updates and gradients; as in Fluid, ignores the learning rate."""
 
     type = "adadelta"
 
@@ -75,7 +75,7 @@ class AdadeltaOptimizer(Optimizer):
         self._epsilon, self._rho = epsilon, rho
 
     def _states(self):
-        # The names begin with an underscore in Fluid too, hence fc_0.w_0__avg_squared_grad_0.
+        # The names start with an underscore in Fluid too, hence fc_0.w_0__avg_squared_grad_0.
         return (
             state("_avg_squared_grad", "AvgSquaredGrad"),
             state("_avg_squared_update", "AvgSquaredUpdate"),
@@ -125,7 +125,7 @@ class RMSPropOptimizer(Optimizer):
 
 
 class FtrlOptimizer(Optimizer):
-    """Follow the regularized leader: with ``l1`` most parameters become exactly zero."""
+    """Follow the regularized leader: with ``l1``, most parameters become exactly zero."""
 
     type = "ftrl"
 
@@ -156,7 +156,7 @@ class FtrlOptimizer(Optimizer):
 class AdamOptimizer(Optimizer):
     """Adam. ``beta1`` and ``beta2`` may be variables.
 
-    With a sparse gradient all rows decay and move, unless ``lazy_mode`` leaves the others untouched.
+    A sparse gradient decays and updates all rows, unless ``lazy_mode`` leaves the other rows unchanged.
     """
 
     type = "adam"
@@ -203,10 +203,10 @@ class AdamOptimizer(Optimizer):
 
 
 class LambOptimizer(AdamOptimizer):
-    """Adam's direction with weight decay, in steps as long as the parameter allows, for very large batches.
+    """Adam with weight decay and a layer-wise step size, for very large batches.
 
     Args:
-      exclude_from_weight_decay_fn: called with a parameter; True leaves it without weight decay.
+      exclude_from_weight_decay_fn: called with a parameter; True disables its weight decay.
     """
 
     type = "lamb"
@@ -256,7 +256,7 @@ class LambOptimizer(AdamOptimizer):
 
 
 class AdamaxOptimizer(Optimizer):
-    """Adam with the decayed largest gradient in place of the second moment."""
+    """Adam with an exponentially weighted infinity norm instead of the second moment."""
 
     type = "adamax"
 

@@ -1,4 +1,4 @@
-"""Averages of parameters over training, to evaluate with in place of the last values."""
+"""Averages of parameters over training, to evaluate with instead of the latest values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _EMA_STEP = "@EMA_STEP_COUNTER@"
 
 
 class _Averaged:
-    """Parameters that can be swapped for their averages and back, by two small programs."""
+    """Parameters that two small programs swap for their averages and back."""
 
     apply_program: Program
     restore_program: Program
 
     @contextmanager
     def apply(self, executor: Any, need_restore: bool = True) -> Iterator[None]:
-        """Inside, parameters hold their averages; afterwards their own values again, if ``need_restore``."""
+        """Replaces parameters by their averages inside the context; restores them afterwards if ``need_restore``."""
         executor.run(self.apply_program)
         try:
             yield
@@ -31,7 +31,7 @@ class _Averaged:
                 self.restore(executor)
 
     def restore(self, executor: Any) -> None:
-        """Gives parameters their own values back."""
+        """Restores the original parameters."""
         executor.run(self.restore_program)
 
     def _write_restore_program(self, kept: Sequence[tuple[Variable, Variable]]) -> None:
@@ -43,16 +43,16 @@ class _Averaged:
 
 
 def _backup(param: Variable, name: str) -> Variable:
-    """Where a parameter's own value is kept while its average is in place."""
+    """Creates the variable that keeps a parameter's value while its average is in place."""
     return param.block.create_var(
         name=unique_name.generate(name), dtype=param.dtype, persistable=False, stop_gradient=True
     )
 
 
 class ModelAverage(_Averaged, Optimizer):
-    """Averages parameters over a window of the last updates; make it after `minimize`.
+    """Averages parameters over a window of recent updates; create it after `minimize`.
 
-    The window is ``average_window_rate`` times the updates so far, between ``min_average_window`` and
+    The window is ``average_window_rate`` times the number of updates, clamped between ``min_average_window`` and
     ``max_average_window``.
     """
 
@@ -116,14 +116,14 @@ class ModelAverage(_Averaged, Optimizer):
 
 
 class ExponentialMovingAverage(_Averaged):
-    """Keeps ``decay * average + (1 - decay) * parameter`` of every trained parameter; call `update` after `minimize`.
+    """Keeps ``decay * average + (1 - decay) * parameter`` of every trainable parameter; call `update` after `minimize`.
 
-    Averages begin at zero, so they are divided by 1 - decay^updates when they are applied.
+    Averages start at zero, so they are divided by 1 - decay^updates when they are applied.
 
     Args:
-      decay: how much of the average stays at each update.
-      thres_steps: a variable with the number of steps so far; the decay is then at most (steps + 1) / (steps + 10).
-      name: a prefix for the names of the averages.
+      decay: the decay rate of the average.
+      thres_steps: a variable with the number of steps so far; limits the decay to (steps + 1) / (steps + 10).
+      name: a prefix of the names of the averages.
     """
 
     def __init__(self, decay=0.999, thres_steps=None, name=None):
@@ -155,13 +155,13 @@ class ExponentialMovingAverage(_Averaged):
             )
             if self._thres_steps is not None:
                 grown = (self._thres_steps + 1.0) / (self._thres_steps + 10.0)
-                # Fluid writes this minimum as a Switch of two assignments.
+                # Fluid expresses this minimum as a Switch with two assignments.
                 limit = layers.fill_constant(shape=[1], dtype="float32", value=self._decay)
                 layers.assign(input=layers.elementwise_min(grown, limit), output=decay)
         return decay
 
     def update(self) -> None:
-        """Appends the update of all averages, to be run with every training step."""
+        """Appends the update of all averages, which runs with every training step."""
         layers.autoincreased_step_counter(counter_name=_EMA_STEP)
         for param, backup in self._params_tmps:
             with param.block.program._optimized_guard([param, backup]), name_scope("moving_average"):
@@ -177,12 +177,12 @@ class ExponentialMovingAverage(_Averaged):
             for param, backup in self._params_tmps:
                 here = block._clone_variable(param)
                 layers.assign(input=here, output=block._clone_variable(backup))
-                # Fluid divides the stored average itself, so applying it twice spoils it; here it stays as it is.
+                # Fluid divides the stored average in place, so applying it twice corrupts it; here it stays unchanged.
                 average = block._clone_variable(self._ema_vars[param.name])
                 layers.assign(input=average / share, output=here)
 
     def _missing_share(self, block: Any) -> Variable:
-        """1 - decay^updates, or 1 before the first update, when averages are still zero."""
+        """Returns 1 - decay^updates, or 1 before the first update, when averages are still zero."""
         steps = layers.create_global_var(
             name=_EMA_STEP, shape=[1], value=0, dtype="int64", force_cpu=True, persistable=True
         )

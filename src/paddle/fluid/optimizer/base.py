@@ -1,4 +1,4 @@
-"""What all optimizers share: from a loss to the ops that update its parameters."""
+"""The base class of optimizers: from a loss to the ops that update its parameters."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from paddle.fluid.regularizer import append_regularization_ops
 from refluid.ir import Variable, default_main_program, name_of, name_scope, program_guard, unique_name
 from refluid.ir.backward import append_backward
 
-# Parameters with their gradients, None where there is none.
+# Parameters with their gradients, which may be None.
 Pairs = Sequence[tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
 class State:
-    """A tensor that an optimizer keeps for every parameter.
+    """A tensor that an optimizer keeps for every parameter (Fluid's accumulator).
 
-    Fields: its name after the parameter's; the input slot it feeds; the output slot that overwrites it, if any; what it
-    holds at first; its shape where that is not the parameter's; its dtype likewise.
+    Fields: the suffix of its name; its input slot; the output slot that overwrites it, if any; its initial value; its
+    shape and dtype, if different from the parameter's.
     """
 
     name: str
@@ -36,21 +36,21 @@ class State:
 
 
 def state(name: str, slot: str, fill: float = 0.0, **options: Any) -> State:
-    """The usual state: ``slot`` is read and ``slot + "Out"`` overwrites it."""
+    """Returns a state that is read from ``slot`` and overwritten by ``slot + "Out"``."""
     return State(name, slot, slot + "Out", fill, **options)
 
 
 class Optimizer:
-    """The base of optimizers. One optimizer appends one kind of op, called ``type``, for each parameter.
+    """Base class of optimizers, which append one op of type ``type`` for each parameter.
 
-    Most describe themselves by ``_states`` and ``_attrs``; others override ``_append_optimize_op``.
+    Most subclasses define ``_states`` and ``_attrs``; others override ``_append_optimize_op``.
 
     Args:
-      learning_rate: a number, or a variable that holds one.
-      regularization: weight decay for parameters that have none of their own.
-      name: a prefix for the names of the states.
-      grad_clip: how gradients are clipped, over what `set_gradient_clip` says.
-      parameter_list: what to update, where `minimize` does not say.
+      learning_rate: a number or a variable.
+      regularization: weight decay for parameters without their own.
+      name: a prefix of the names of the states.
+      grad_clip: how gradients are clipped; overrides `set_gradient_clip`.
+      parameter_list: the parameters to update, unless given to `minimize`.
     """
 
     type = ""
@@ -84,7 +84,7 @@ class Optimizer:
         if clip is not None and not isinstance(clip, GradientClipBase):
             raise TypeError(f"grad_clip must be a GradientClipByValue, ByNorm or ByGlobalNorm, not {clip!r}")
 
-    # What a script calls
+    # Public methods
 
     def minimize(
         self,
@@ -96,7 +96,7 @@ class Optimizer:
     ) -> tuple[list[Any], Pairs]:
         """Appends backward and update ops; returns the update ops and the (parameter, gradient) pairs."""
         if not isinstance(loss, Variable):
-            raise TypeError(f"minimize takes the loss variable, not {type(loss).__name__}")
+            raise TypeError(f"minimize expects the loss variable, not {type(loss).__name__}")
         self._check_clip(grad_clip)
         self._grad_clip = grad_clip or self._grad_clip
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
@@ -114,7 +114,7 @@ class Optimizer:
         self._dtype = loss.dtype
         if loss.shape != (1,):
             raise ValueError(
-                f"minimize needs a loss of shape [1], {loss.name} has {list(loss.shape)}; take its mean or its sum"
+                f"the loss must have shape [1], but {loss.name} has {list(loss.shape)}; take its mean or its sum"
             )
         program = loss.block.program
         ignored = self._get_no_grad_set(loss, no_grad_set)
@@ -130,30 +130,30 @@ class Optimizer:
         return self._create_optimization_pass(append_regularization_ops(pairs, self.regularization))
 
     def apply_optimize(self, loss: Variable, startup_program: Any, params_grads: Pairs) -> list[Any]:
-        """`apply_gradients` in the loss's own program."""
+        """Calls `apply_gradients` in the loss's own program."""
         with program_guard(loss.block.program, startup_program):
             return self.apply_gradients(params_grads)
 
     def get_opti_var_name_list(self) -> list[str]:
-        """The names of the variables this optimizer has made: the learning rate and the states."""
+        """Returns the names of the variables this optimizer created: the learning rate and the states."""
         return self._opti_name_list
 
-    # What optimizers say about themselves
+    # Hooks for subclasses
 
     def _states(self) -> Sequence[State]:
-        """The states kept for every parameter."""
+        """Returns the states to keep for every parameter."""
         return ()
 
     def _attrs(self, param: Variable) -> dict[str, Any]:
-        """The attributes of the op that updates ``param``."""
+        """Returns the attributes of the op that updates ``param``."""
         return {}
 
     def _inputs(self, param_and_grad: tuple[Variable, Variable]) -> dict[str, Any]:
-        """Inputs of the update besides parameter, gradient and states."""
+        """Returns the inputs of the update besides parameter, gradient and states."""
         return {"LearningRate": self._create_param_lr(param_and_grad)}
 
     def _create_accumulators(self, block: Any, parameters: Sequence[Variable]) -> None:
-        """Makes the states of all parameters."""
+        """Creates the states of all parameters."""
         for param in parameters:
             for kept in self._states():
                 self._add_accumulator(kept.name, param, dtype=kept.dtype, fill_value=kept.fill, shape=kept.shape)
@@ -176,10 +176,10 @@ class Optimizer:
         )
 
     def _finish_update(self, block: Any, parameters_and_grads: Pairs) -> None:
-        """Appends what follows the updates of all parameters."""
+        """Appends ops that follow the updates of all parameters."""
 
     def _append_dgc_ops(self, params_grads: Pairs) -> None:
-        """Appends what compresses gradients right after backward."""
+        """Appends ops that compress gradients right after backward."""
 
     def _append_backward(self, loss, parameter_list, no_grad_set, callbacks) -> Pairs:
         callbacks = [error_clip_callback] if callbacks is None else list(callbacks)
@@ -193,7 +193,7 @@ class Optimizer:
             return
         if isinstance(self._learning_rate, Variable):
             raise ValueError(
-                f"the learning rate {self._learning_rate.name} belongs to another program than the loss; "
+                f"the learning rate {self._learning_rate.name} belongs to a different program than the loss; "
                 "build the schedule inside the program_guard of the training program"
             )
         rate = layers.create_global_var(
@@ -207,11 +207,11 @@ class Optimizer:
         self._opti_name_list.append(rate.name)
 
     def _global_learning_rate(self, program: Any = None) -> Variable | None:
-        """The learning rate variable in ``program``, the default main program unless given."""
+        """Returns the learning rate variable of ``program``, by default the default main program."""
         return self._learning_rate_map.get(program or default_main_program())
 
     def _create_param_lr(self, param_and_grad: tuple[Variable, Variable]) -> Variable:
-        """The learning rate of one parameter: the global one times ``ParamAttr(learning_rate=)``."""
+        """Returns the learning rate of one parameter: the global one times ``ParamAttr(learning_rate=)``."""
         factor = getattr(param_and_grad[0], "optimize_attr", {"learning_rate": 1.0})["learning_rate"]
         if isinstance(factor, Variable):
             return factor
@@ -233,10 +233,10 @@ class Optimizer:
         shape: Sequence[int] | None = None,
         type: Any = None,
     ) -> Variable:
-        """Makes the state ``name`` of one parameter, called ``<parameter>_<name>_0``."""
+        """Creates the state ``name`` of one parameter, named ``<parameter>_<name>_0``."""
         name = self._state_name(name)
         if param.name in self._accumulators.get(name, {}):
-            raise ValueError(f"{param.name} already has a state {name}; an optimizer minimizes a loss only once")
+            raise ValueError(f"{param.name} already has a state {name}; an optimizer can minimize a loss only once")
         assert self.helper is not None
         variable = self.helper.create_global_variable(
             name=unique_name.generate(f"{param.name}_{name}"),
@@ -252,7 +252,7 @@ class Optimizer:
         return variable
 
     def _get_accumulator(self, name: str, param: Variable) -> Variable:
-        """The state ``name`` of one parameter."""
+        """Returns the state ``name`` of one parameter."""
         try:
             return self._accumulators[self._state_name(name)][param.name]
         except KeyError:
@@ -261,10 +261,10 @@ class Optimizer:
     def _state_name(self, name: str) -> str:
         return name if self._name is None else f"{self._name}_{name}"
 
-    # The pass
+    # The optimization pass
 
     def _create_optimization_pass(self, parameters_and_grads: Pairs) -> list[Any]:
-        """Appends states, learning rate and updates; returns the ops in the order they were appended."""
+        """Appends states, learning rate and updates; returns the ops in order."""
         block = default_main_program().global_block()
         start = len(block.ops)
         self.helper = LayerHelper(self.__class__.__name__)
@@ -280,6 +280,6 @@ class Optimizer:
         return block._slice_ops(start, len(block.ops))
 
     def _get_no_grad_set(self, loss: Variable, no_grad_set: Any = None) -> set[str]:
-        """The given names and those of parameters that are not trained."""
+        """Returns the given names and those of parameters that are not trainable."""
         names = {name_of(variable) for variable in no_grad_set or ()}
         return names | {param.name for param in loss.block.program.all_parameters() if not param.trainable}

@@ -1,4 +1,4 @@
-"""Deep gradient compression: workers exchange only the largest elements of what they have accumulated."""
+"""Deep gradient compression: workers exchange only the largest elements of their accumulated gradients."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SMALLEST = 16384
 
 
 class DGCMomentumOptimizer(Optimizer):
-    """Momentum whose large gradients are compressed from ``rampup_begin_step`` on; small ones take plain momentum.
+    """Momentum that compresses large gradients from ``rampup_begin_step`` on; small ones use plain momentum.
 
     Args:
       rampup_begin_step: the first step with compression.
-      rampup_step: over how many steps the shares of ``sparsity`` are gone through.
-      sparsity: the shares of elements held back, one after the other; the last one stays.
-      local_grad_clip_norm: shortens each worker's gradient, to this length over the root of ``num_trainers``.
-      num_trainers: the number of workers, needed for clipping only.
+      rampup_step: the number of steps over which the values of ``sparsity`` are stepped through.
+      sparsity: the fractions of elements held back, in sequence; the last one stays in effect.
+      local_grad_clip_norm: clips each worker's gradient to this norm divided by the root of ``num_trainers``.
+      num_trainers: the number of workers, required for clipping only.
     """
 
     type = "dgc_momentum"
@@ -50,7 +50,7 @@ class DGCMomentumOptimizer(Optimizer):
     ):
         super().__init__(learning_rate, regularization, name, grad_clip, parameter_list)
         if rampup_begin_step < 0:
-            raise ValueError(f"rampup_begin_step must not be negative, it is {rampup_begin_step}")
+            raise ValueError(f"rampup_begin_step must not be negative, got {rampup_begin_step}")
         self._momentum, self._use_nesterov = momentum, bool(use_nesterov)
         self._begin, self._rampup_step = float(rampup_begin_step), float(rampup_step)
         self._sparsity = [float(share) for share in sparsity]
@@ -72,7 +72,7 @@ class DGCMomentumOptimizer(Optimizer):
                 self._append_dgc_op(param, grad)
 
     def _counter(self, name: str, first: float) -> Variable:
-        """A persistable number; the step begins one below ``first`` because it is advanced before it is read."""
+        """Creates a persistable counter; it starts one below ``first`` because it is incremented before it is read."""
         assert self.helper is not None
         variable = self.helper.create_global_variable(name=name, dtype="float32", shape=[1], persistable=True)
         value = first - 1.0 if name == _STEP else first
@@ -120,7 +120,7 @@ class DGCMomentumOptimizer(Optimizer):
         )
 
     def apply_gradients(self, params_grads):
-        """Clipping and decay of compressed gradients have happened before compression; the rest follows here."""
+        """Applies gradients; compressed ones were already clipped and decayed before compression."""
         pairs = sorted(params_grads, key=lambda pair: pair[0].name)
         compressed = [pair for pair in pairs if _is_compressed(*pair)]
         plain = [pair for pair in pairs if not _is_compressed(*pair)]
@@ -155,22 +155,22 @@ def _is_compressed(param: Variable, grad: Variable | None) -> bool:
 
 
 def _local_norm(local_grad_clip_norm: float | None, grad_clip: Any, num_trainers: int | None) -> float | None:
-    """1.5 gives the length itself, later releases a GradientClipByNorm."""
+    """Returns the local clip norm: a number in 1.5, a GradientClipByNorm in later releases."""
     if grad_clip is not None and not isinstance(grad_clip, GradientClipByNorm):
-        raise TypeError("DGCMomentumOptimizer clips by GradientClipByNorm only")
+        raise TypeError("DGCMomentumOptimizer supports only GradientClipByNorm")
     length = local_grad_clip_norm if grad_clip is None else grad_clip.clip_norm
     if length is None:
         return None
     if not isinstance(num_trainers, int) or num_trainers <= 0:
-        raise ValueError(f"clipping on each worker needs num_trainers, the number of workers; it is {num_trainers!r}")
+        raise ValueError(f"clipping on each worker requires num_trainers, the number of workers; got {num_trainers!r}")
     return length * num_trainers**-0.5
 
 
 def _decay(regularizer: Any) -> tuple[int, float]:
-    """The number of the kind of decay in the dgc op, and its coefficient."""
+    """Returns the dgc op's code for the kind of decay, and the coefficient."""
     if regularizer is None:
         return 0, 0.0
     for kind, cls in ((1, L1DecayRegularizer), (2, L2DecayRegularizer)):
         if isinstance(regularizer, cls):
             return kind, float(regularizer._regularization_coeff)
-    raise TypeError(f"DGCMomentumOptimizer regularizes by L1Decay or L2Decay, not {regularizer!r}")
+    raise TypeError(f"DGCMomentumOptimizer supports only L1Decay and L2Decay, not {regularizer!r}")

@@ -1,4 +1,4 @@
-"""Optimizers that follow the gradient's direction."""
+"""Gradient descent with and without momentum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paddle.fluid.optimizer.base import Optimizer, state
 
 
 class SGDOptimizer(Optimizer):
-    """Stochastic gradient descent; with a sparse gradient only its rows are touched."""
+    """Stochastic gradient descent; a sparse gradient updates only its rows."""
 
     type = "sgd"
 
@@ -17,7 +17,7 @@ class SGDOptimizer(Optimizer):
 
 
 class MomentumOptimizer(Optimizer):
-    """Gradient descent along a decaying sum of gradients, optionally looking ahead as Nesterov proposed."""
+    """Gradient descent with momentum, optionally Nesterov's."""
 
     type = "momentum"
 
@@ -42,7 +42,7 @@ class MomentumOptimizer(Optimizer):
 
 
 class LarsMomentumOptimizer(Optimizer):
-    """Momentum with a learning rate for each parameter, from the lengths of parameter and gradient."""
+    """Momentum with a layer-wise learning rate, computed from the norms of parameter and gradient."""
 
     type = "lars_momentum"
 
@@ -73,9 +73,9 @@ class LarsMomentumOptimizer(Optimizer):
 
 
 class DpsgdOptimizer(Optimizer):
-    """Differentially private SGD: gradients are shortened to ``clip`` and noise is added to them.
+    """Differentially private SGD: clips gradients to norm ``clip`` and adds noise.
 
-    The noise is independent for every element, where real Fluid adds one number to all of them.
+    The noise is independent for every element, whereas Fluid adds one number to all of them.
     """
 
     type = "dpsgd"
@@ -83,7 +83,7 @@ class DpsgdOptimizer(Optimizer):
     def __init__(self, learning_rate=0.001, clip=0.9, batch_size=0.999, sigma=1e-8, parameter_list=None):
         super().__init__(learning_rate, parameter_list=parameter_list)
         self._clip, self._batch_size, self._sigma = clip, batch_size, sigma
-        # Like Fluid's: a number set here makes every step draw the same noise.
+        # As in Fluid, a seed set here makes every step draw the same noise.
         self._seed: int | None = None
 
     def _attrs(self, param):

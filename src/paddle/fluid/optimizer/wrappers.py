@@ -1,4 +1,4 @@
-"""Optimizers around other optimizers."""
+"""Optimizers that wrap other optimizers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from refluid.ir.backward import append_backward
 
 
 class LookaheadOptimizer:
-    """Lets ``inner_optimizer`` take ``k`` fast steps, then moves slow copies of the parameters ``alpha`` of the way."""
+    """After every ``k`` steps of ``inner_optimizer``, moves slow weights a fraction ``alpha`` towards the fast ones."""
 
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5):
         if inner_optimizer is None:
-            raise ValueError("LookaheadOptimizer needs the optimizer that takes the fast steps")
+            raise ValueError("LookaheadOptimizer requires an inner optimizer")
         if not 0.0 <= alpha <= 1.0:
-            raise ValueError(f"alpha must be between 0 and 1, it is {alpha}")
+            raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
         if not (isinstance(k, int) and k > 0):
-            raise ValueError(f"k must be a positive integer, it is {k!r}")
+            raise ValueError(f"k must be a positive integer, got {k!r}")
         self.inner_optimizer, self.alpha, self.k = inner_optimizer, alpha, k
         self.type = "lookahead"
 
@@ -41,7 +41,7 @@ class LookaheadOptimizer:
         step = _constant("lookahead_step", 0, "int32")
         layers.increment(step, value=1.0, in_place=True)
         zero = layers.fill_constant(shape=[1], dtype="int32", value=0)
-        # Fluid writes this as a Switch: every k-th step mixes, the others do nothing. A mixture with weights 1 and 0
+        # Fluid expresses this as a Switch: every k-th step mixes, the others do nothing. Mixing with weights 1 and 0
         # gives the same numbers.
         mixes = layers.cast(layers.equal(layers.elementwise_mod(step, k), zero), "float32")
         stays = 1.0 - mixes
@@ -68,7 +68,7 @@ def _constant(name: str, value: float, dtype: str) -> Variable:
 
 
 class RecomputeOptimizer(Optimizer):
-    """Keeps only checkpoints of the forward pass in memory and computes the rest again for backward."""
+    """Keeps only checkpoints of the forward pass in memory and recomputes the rest during backward."""
 
     def __init__(self, optimizer: Optimizer):
         super().__init__(0.0)
@@ -76,7 +76,7 @@ class RecomputeOptimizer(Optimizer):
         self._checkpoints: list[Any] | None = None
 
     def _set_checkpoints(self, checkpoints: Sequence[Any]) -> None:
-        """Says which variables are kept."""
+        """Sets the variables to keep."""
         self._checkpoints = list(checkpoints)
 
     def backward(
@@ -87,9 +87,9 @@ class RecomputeOptimizer(Optimizer):
         no_grad_set: Any = None,
         callbacks: Sequence[Callable[..., Any]] | None = None,
     ):
-        """Appends backward ops that compute again what lies between checkpoints."""
+        """Appends backward ops that recompute the forward values between checkpoints."""
         if not self._checkpoints:
-            raise ValueError("RecomputeOptimizer needs checkpoints: call _set_checkpoints([...]) before minimize")
+            raise ValueError("RecomputeOptimizer requires checkpoints: call _set_checkpoints([...]) before minimize")
         self._dtype = self._optimizer._dtype = loss.dtype
         ignored = self._get_no_grad_set(loss, no_grad_set)
         callbacks = [error_clip_callback] if callbacks is None else list(callbacks)
@@ -97,11 +97,11 @@ class RecomputeOptimizer(Optimizer):
             return append_backward(loss, parameter_list, ignored, callbacks, checkpoints=self._checkpoints)
 
     def apply_gradients(self, params_grads):
-        """The inner optimizer's `apply_gradients`."""
+        """Calls the inner optimizer's `apply_gradients`."""
         return self._optimizer.apply_gradients(params_grads)
 
     def apply_optimize(self, loss, startup_program, params_grads):
-        """The inner optimizer's `apply_optimize`."""
+        """Calls the inner optimizer's `apply_optimize`."""
         return self._optimizer.apply_optimize(loss, startup_program, params_grads)
 
     def minimize(self, loss, startup_program=None, parameter_list=None, no_grad_set=None, grad_clip=None):
@@ -114,7 +114,7 @@ class RecomputeOptimizer(Optimizer):
 
 
 class PipelineOptimizer:
-    """Fluid's pipeline over GPUs and CPU threads, which refluid does not have."""
+    """Fluid's pipeline over GPUs and CPU threads, which refluid does not support."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Decoders that share one description of a step for training and for beam search."""
+"""Decoders that share one definition of a step between training and beam search."""
 
 from paddle.fluid.contrib.decoder import beam_search_decoder
 from paddle.fluid.contrib.decoder.beam_search_decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder

@@ -1,4 +1,4 @@
-"""Decoders around a StateCell: one for training, along given words, and one that searches for the best words."""
+"""Decoders around a StateCell: one for training with teacher forcing, and one for beam search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
 
 @dataclass
 class _Memory:
-    """A state that is a memory of a DynamicRNN."""
+    """A state stored in a memory of a DynamicRNN."""
 
     rnn: layers.DynamicRNN
     memory: Variable
@@ -30,7 +30,7 @@ class _Memory:
 
 
 class TrainingDecoder:
-    """Runs a StateCell along sequences that are given::
+    """Runs a StateCell over given sequences::
 
     decoder = TrainingDecoder(cell)
     with decoder.block():
@@ -52,9 +52,9 @@ class TrainingDecoder:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Layers inside describe one step."""
+        """Opens the step; layers inside define it."""
         if self._status != self.BEFORE_DECODER:
-            raise ValueError("TrainingDecoder.block can be entered once")
+            raise ValueError("TrainingDecoder.block can be entered only once")
         self._status = self.IN_DECODER
         with self._dynamic_rnn.block():
             yield
@@ -62,7 +62,7 @@ class TrainingDecoder:
         self._state_cell._leave_decoder(self)
 
     def hold(self, init: InitState) -> _Memory:
-        """A place for a state of the cell."""
+        """Returns storage for a state of the cell."""
         memory = self._dynamic_rnn.memory(init=init.value, need_reorder=init.need_reorder)
         return _Memory(self._dynamic_rnn, memory)
 
@@ -74,38 +74,38 @@ class TrainingDecoder:
 
     @property
     def dynamic_rnn(self) -> layers.DynamicRNN:
-        """The loop."""
+        """The underlying loop."""
         return self._dynamic_rnn
 
     def step_input(self, x) -> Variable:
-        """What the sequences of ``x`` hold at the step."""
+        """Returns the current time step of the sequences in ``x``."""
         self._check_inside("step_input")
         return self._dynamic_rnn.step_input(x)
 
     def static_input(self, x) -> Variable:
-        """``x`` itself in every step."""
+        """Makes ``x`` available in every step."""
         self._check_inside("static_input")
         return self._dynamic_rnn.static_input(x)
 
     def output(self, *outputs) -> None:
-        """Makes variables of all steps results."""
+        """Collects variables over all steps as results."""
         self._check_inside("output")
         self._dynamic_rnn.output(*outputs)
 
     def __call__(self, *args, **kwargs):
-        """The results, packed like the first step input."""
+        """Returns the results, packed like the first step input."""
         if self._status != self.AFTER_DECODER:
-            raise ValueError("the results of a TrainingDecoder are there after its block")
+            raise ValueError("a TrainingDecoder can be called only after its block")
         return self._dynamic_rnn(*args, **kwargs)
 
     def _check_inside(self, method: str) -> None:
         if self._status != self.IN_DECODER:
-            raise ValueError(f"TrainingDecoder.{method} belongs inside `with decoder.block():`")
+            raise ValueError(f"TrainingDecoder.{method} must be called inside `with decoder.block():`")
 
 
 @dataclass
 class _Array:
-    """A state that is kept in an array of its own."""
+    """A state stored in its own tensor array."""
 
     array: Variable
     counter: Variable
@@ -119,22 +119,22 @@ class _Array:
 
 
 class BeamSearchDecoder:
-    """Searches for the best sentences, word by word, with a StateCell::
+    """Searches for the best sentences, token by token, with a StateCell::
 
         decoder = BeamSearchDecoder(cell, first_ids, first_scores, target_dict_dim=100, word_dim=16, beam_size=4)
         decoder.decode()
         ids, scores = decoder()
 
     Args:
-      init_ids, init_scores: the first word of each source and its score, as sequences of two levels.
-      target_dict_dim: how many words there are.
-      word_dim: the size of the embedding that `decode` gives to the inputs of the cell.
-      input_var_dict: inputs of the cell that are not the word before, by name.
-      topk_size: how many words of each sentence are considered.
-      sparse_emb: whether the embedding's gradient would be sparse.
-      max_len: how long a sentence may become.
-      beam_size: how many sentences each source keeps.
-      end_id: the word that ends a sentence.
+      init_ids, init_scores: the first token of each source and its score, as sequences of two levels.
+      target_dict_dim: the vocabulary size.
+      word_dim: the embedding size of the cell inputs that `decode` creates.
+      input_var_dict: further inputs of the cell, by name.
+      topk_size: the number of candidate tokens per beam.
+      sparse_emb: whether the embedding's gradient is sparse.
+      max_len: the maximum length of a sentence.
+      beam_size: the number of beams kept per source.
+      end_id: the token that ends a sentence.
     """
 
     BEFORE_BEAM_SEARCH_DECODER, IN_BEAM_SEARCH_DECODER, AFTER_BEAM_SEARCH_DECODER = range(3)
@@ -161,7 +161,7 @@ class BeamSearchDecoder:
         self._while_op = layers.While(self._cond)
         self._status = self.BEFORE_BEAM_SEARCH_DECODER
         self._zero_idx = layers.fill_constant([1], "int64", 0, force_cpu=True)
-        self._arrays: dict[str, Variable] = {}  # what a step has read -> the array
+        self._arrays: dict[str, Variable] = {}  # variable read in a step -> its array
         self._updates: list[tuple[Variable, Variable]] = []
         self._ids_array: Variable | None = None
         self._scores_array: Variable | None = None
@@ -175,9 +175,9 @@ class BeamSearchDecoder:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Layers inside describe one step."""
+        """Opens the step; layers inside define it."""
         if self._status != self.BEFORE_BEAM_SEARCH_DECODER:
-            raise ValueError("BeamSearchDecoder.block can be entered once")
+            raise ValueError("BeamSearchDecoder.block can be entered only once")
         self._status = self.IN_BEAM_SEARCH_DECODER
         with self._while_op.block():
             yield
@@ -190,7 +190,7 @@ class BeamSearchDecoder:
         self._state_cell._leave_decoder(self)
 
     def hold(self, init: InitState) -> _Array:
-        """A place for a state of the cell."""
+        """Returns storage for a state of the cell."""
         outside = self._parent_block()
         array = outside.create_var(
             name=unique_name.generate("array_state_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=init.value.dtype
@@ -212,12 +212,12 @@ class BeamSearchDecoder:
         return self._state_cell
 
     def early_stop(self) -> None:
-        """Ends the search with this step."""
+        """Ends the search after this step."""
         self._check_inside("early_stop")
         layers.fill_constant([1], "bool", 0, force_cpu=True, out=self._cond)
 
     def decode(self) -> None:
-        """Describes the usual step: the cell sees the word before, its result gives the chances of the next word."""
+        """Defines the standard step: the cell reads the previous token, and its output scores the next one."""
         with self.block():
             ids = self.read_array(init=self._init_ids, is_ids=True)
             scores = self.read_array(init=self._init_scores, is_scores=True)
@@ -252,14 +252,14 @@ class BeamSearchDecoder:
         return {name: self.read_array(init=value) for name, value in self._input_var_dict.items()}
 
     def read_array(self, init, is_ids=False, is_scores=False) -> Variable:
-        """The value of the step before, ``init`` at first; `update_array` sets that of the next step.
+        """Returns the value from the previous step, initially ``init``; `update_array` sets the next one.
 
         Args:
-          is_ids, is_scores: whether it is the words chosen, or their scores, from which the sentences are read back.
+          is_ids, is_scores: whether the array holds the chosen tokens or their scores, used to backtrack the sentences.
         """
         self._check_inside("read_array")
         if is_ids and is_scores:
-            raise ValueError("BeamSearchDecoder.read_array: an array holds words or scores, not both")
+            raise ValueError("BeamSearchDecoder.read_array: an array can hold ids or scores, not both")
         outside = self._parent_block()
         array = outside.create_var(
             name=unique_name.generate("beam_search_decoder_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=init.dtype
@@ -274,17 +274,17 @@ class BeamSearchDecoder:
         return value
 
     def update_array(self, array, value) -> None:
-        """Lets ``value`` be what `read_array`, which gave ``array``, gives in the next step."""
+        """Sets the value that the `read_array` call that returned ``array`` yields in the next step."""
         self._check_inside("update_array")
         found = self._arrays.get(array.name) if isinstance(array, Variable) else None
         if found is None:
-            raise ValueError("BeamSearchDecoder.update_array: array must be what read_array gave")
+            raise ValueError("BeamSearchDecoder.update_array: array must come from read_array")
         self._updates.append((value, found))
 
     def __call__(self) -> tuple[Variable, Variable]:
-        """The sentences found and their scores, as sequences of two levels: sources and sentences."""
+        """Returns the sentences and their scores, as sequences of two levels: sources and sentences."""
         if self._status != self.AFTER_BEAM_SEARCH_DECODER:
-            raise ValueError("the results of a BeamSearchDecoder are there after its block")
+            raise ValueError("a BeamSearchDecoder can be called only after its block")
         return layers.beam_search_decode(self._ids_array, self._scores_array, self._beam_size, self._end_id)
 
     def _parent_block(self) -> Block:
@@ -294,4 +294,4 @@ class BeamSearchDecoder:
 
     def _check_inside(self, method: str) -> None:
         if self._status != self.IN_BEAM_SEARCH_DECODER:
-            raise ValueError(f"BeamSearchDecoder.{method} belongs inside `with decoder.block():`")
+            raise ValueError(f"BeamSearchDecoder.{method} must be called inside `with decoder.block():`")

@@ -1,4 +1,4 @@
-"""Each trainer reads its own batches."""
+"""Sharding of batches over trainers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["distributed_batch_reader"]
 
 
 def distributed_batch_reader(batch_reader: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
-    """A reader of every n-th batch of ``batch_reader``: those of this trainer, out of n.
+    """Returns a reader of this trainer's batches: every n-th batch of ``batch_reader`` for n trainers.
 
-    PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID say which. Batches at the end that are too few for all are left out, so
-    that every trainer has as many.
+    Reads PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID. Drops the last batches if there are too few for all trainers, so
+    that every trainer gets the same number.
     """
     trainers = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
     trainer = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
     if not 0 <= trainer < trainers:
-        raise ValueError(f"PADDLE_TRAINER_ID is {trainer}, but PADDLE_TRAINERS_NUM says {trainers} trainers, from 0 on")
+        raise ValueError(f"PADDLE_TRAINER_ID is {trainer}, but PADDLE_TRAINERS_NUM is {trainers}; ids start at 0")
 
     def read() -> Iterator[Any]:
         mine: Any = None

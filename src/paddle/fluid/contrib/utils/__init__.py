@@ -1,4 +1,4 @@
-"""Helpers for files elsewhere."""
+"""Remote file systems."""
 
 from paddle.fluid.contrib.utils import hdfs_utils
 from paddle.fluid.contrib.utils.hdfs_utils import HDFSClient, multi_download, multi_upload

@@ -1,7 +1,7 @@
-"""Fluid's client of a Hadoop file system, on top of fsspec: it needs no ``hadoop`` command.
+"""Fluid's HDFS client, implemented with fsspec: no ``hadoop`` command is needed.
 
-It works on any file system that fsspec knows, ``fs.default.name`` says which: ``hdfs://name:port``, ``webhdfs://…``,
-``s3://bucket``, ``file:///folder``.
+It supports any file system that fsspec supports, selected by ``fs.default.name``: ``hdfs://name:port``,
+``webhdfs://…``, ``s3://bucket``, ``file:///folder``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["HDFSClient", "multi_download", "multi_upload"]
 
 
 class HDFSClient:
-    """Copies files between this machine and a file system elsewhere. Failures are warned about and returned as False.
+    """Copies files between this machine and a remote file system. Failures emit a warning and return False.
 
     Args:
-      hadoop_home: where Hadoop is; its native library is looked for there.
+      hadoop_home: the Hadoop installation, searched for its native library.
       configs: ``fs.default.name`` is the URL of the file system, ``hadoop.job.ugi`` is "user,password".
     """
 
@@ -36,7 +36,7 @@ class HDFSClient:
         configs = dict(configs or {})
         url = configs.get("fs.default.name") or configs.get("fs.defaultFS")
         if not url:
-            raise ValueError("HDFSClient: configs must say where files are: {'fs.default.name': 'hdfs://name:port'}")
+            raise ValueError("HDFSClient: configs must set the file system: {'fs.default.name': 'hdfs://name:port'}")
         if hadoop_home and os.path.isdir(hadoop_home):
             os.environ.setdefault("HADOOP_HOME", hadoop_home)
         user = configs.get("hadoop.job.ugi", "").partition(",")[0]
@@ -44,11 +44,11 @@ class HDFSClient:
         self._root = root.rstrip("/")
 
     def upload(self, hdfs_path: str, local_path: str, overwrite: bool = False, retry_times: int = 5) -> bool:
-        """Copies a file there, under its name if ``hdfs_path`` is a folder; an upload appears whole or not at all."""
+        """Uploads a file, into ``hdfs_path`` if that is a directory; an upload appears complete or not at all."""
         if not os.path.exists(local_path):
-            raise FileNotFoundError(f"HDFSClient.upload: there is no file {local_path}")
+            raise FileNotFoundError(f"HDFSClient.upload: {local_path} does not exist")
         if os.path.isdir(local_path):
-            return _failed(f"upload takes a file, and {local_path} is a folder; multi_upload takes folders")
+            return _failed(f"upload expects a file, but {local_path} is a directory; use multi_upload for directories")
         target = self._at(hdfs_path)
         if target.is_dir():
             target = target / os.path.basename(local_path)
@@ -57,9 +57,9 @@ class HDFSClient:
         return _tried(lambda: send_file(Path(local_path), target), "upload", retry_times)
 
     def download(self, hdfs_path: str, local_path: str, overwrite: bool = False, unzip: bool = False) -> bool:
-        """Copies a file or folder into the local folder ``local_path``, where it appears when it is complete.
+        """Downloads a file or directory into the local directory ``local_path``, where it appears once complete.
 
-        With ``unzip`` a zip file is unpacked there, too.
+        With ``unzip``, a zip file is also extracted there.
         """
         source = self._at(hdfs_path)
         if not source.exists():
@@ -78,19 +78,19 @@ class HDFSClient:
         return _tried(copy, "download")
 
     def is_exist(self, hdfs_path: str | None = None) -> bool:
-        """Whether there is a file or folder."""
+        """Returns whether a file or directory exists."""
         return self._at(hdfs_path).exists()
 
     def is_dir(self, hdfs_path: str | None = None) -> bool:
-        """Whether there is a folder."""
+        """Returns whether a directory exists."""
         return self._at(hdfs_path).is_dir()
 
     def delete(self, hdfs_path: str) -> bool:
-        """Removes a file, or a folder with all that is in it; what is not there is no failure."""
+        """Removes a file, or a directory with its contents; a missing path is not a failure."""
         return _tried(self._at(hdfs_path).remove, "delete")
 
     def rename(self, hdfs_src_path: str, hdfs_dst_path: str, overwrite: bool = False) -> bool:
-        """Gives a file or folder another name."""
+        """Renames a file or directory."""
         source, target = self._at(hdfs_src_path), self._at(hdfs_dst_path)
         if not source.exists():
             return _failed(f"rename: {source} does not exist")
@@ -102,19 +102,19 @@ class HDFSClient:
 
     @staticmethod
     def make_local_dirs(local_path: str) -> None:
-        """Makes a folder on this machine."""
+        """Creates a directory on this machine."""
         os.makedirs(local_path, exist_ok=True)
 
     def makedirs(self, hdfs_path: str) -> bool:
-        """Makes a folder there, and those around it."""
+        """Creates a directory and its parents."""
         return _tried(lambda: self._system.makedirs(self._at(hdfs_path).path, exist_ok=True), "makedirs")
 
     def ls(self, hdfs_path: str) -> list[str]:
-        """The paths of what is in a folder; none where there is no folder."""
+        """Lists the paths in a directory; empty if it does not exist."""
         return sorted(self._shown(path.path) for path in self._at(hdfs_path).iterdir())
 
     def lsr(self, hdfs_path: str, only_file: bool = True, sort: bool = True) -> list[str]:
-        """The paths of what is in a folder and its folders; with ``sort`` the oldest first, where that is known."""
+        """Lists the paths in a directory recursively; ``sort`` orders them oldest first if times are known."""
         folder = self._at(hdfs_path)
         if not folder.exists():
             return []
@@ -140,10 +140,10 @@ class HDFSClient:
 def multi_download(
     client: HDFSClient, hdfs_path: str, local_path: str, trainer_id: int, trainers: int, multi_processes: int = 5
 ) -> list[str]:
-    """Downloads a trainer's share of a folder, every ``trainers``-th file; returns where the files are.
+    """Downloads a trainer's share of a directory, every ``trainers``-th file; returns the local paths.
 
     Args:
-      multi_processes: how many are copied at the same time.
+      multi_processes: the number of concurrent copies.
     """
     prefix = client._shown(client._at(hdfs_path).path)
     wanted = client.lsr(hdfs_path)[trainer_id::trainers]
@@ -164,11 +164,11 @@ def multi_upload(
     overwrite: bool = False,
     sync: bool = True,
 ) -> None:
-    """Uploads every file of a local folder to the same place in ``hdfs_path``.
+    """Uploads every file of a local directory to the same relative path in ``hdfs_path``.
 
     Args:
-      multi_processes: how many are copied at the same time.
-      sync: always so: the call returns when all are there.
+      multi_processes: the number of concurrent copies.
+      sync: ignored; the call always returns when all files are uploaded.
     """
     local = [os.path.join(folder, name) for folder, _, names in os.walk(local_path) for name in names]
 
@@ -225,7 +225,7 @@ def _failed(reason: str) -> bool:
 
 
 def _age(info: Mapping[str, Any]) -> float:
-    """When a file was changed, in seconds, under the names that file systems have for it; 0 where none is known."""
+    """Returns the modification time in seconds, under whatever name the file system uses; 0 if unknown."""
     for key in ("mtime", "modificationTime", "LastModified", "last_modified", "modified", "created"):
         if (value := info.get(key)) is not None:
             return value.timestamp() if hasattr(value, "timestamp") else float(value)

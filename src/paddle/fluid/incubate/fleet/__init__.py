@@ -1,3 +1,3 @@
-"""Fleet: one face for distributed training, with parameter servers or by collectives."""
+"""Fleet: one API for distributed training with parameter servers or collectives."""
 
 __version__ = "0.1.0"

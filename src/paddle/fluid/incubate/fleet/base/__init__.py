@@ -1,1 +1,1 @@
-"""What the kinds of Fleet share: roles, modes, the interface."""
+"""Shared parts of Fleet: roles, modes and the base classes."""

@@ -1,5 +1,5 @@
-"""The place of this process, read from environment variables. Each generation of clusters and launchers has set others;
-all of them are understood, the newest first."""
+"""The role of this process, read from environment variables. Every generation of clusters and launchers used different
+names; all are supported, the newest first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """What the variables say."""
+    """The role described by the variables."""
 
     is_server: bool
     index: int
@@ -19,7 +19,7 @@ class Place:
 
 
 def place_in_job() -> Place:
-    """The place in a job with parameter servers."""
+    """Returns the role in a job with parameter servers."""
     role = _required("TRAINING_ROLE", "PADDLE_TRAINING_ROLE")
     workers = _number("PADDLE_TRAINERS_NUM", "PADDLE_TRAINERS")
     servers = _servers()
@@ -35,12 +35,12 @@ def place_in_job() -> Place:
 
 
 def place_in_collective() -> Place:
-    """The place in a job of trainers only."""
+    """Returns the role in a job of trainers only."""
     trainers = _names(_required("PADDLE_TRAINER_ENDPOINTS"))
     index = _number("PADDLE_TRAINER_ID") if _optional("PADDLE_TRAINER_ID") else 0
     if not 0 <= index < len(trainers):
         raise ValueError(
-            f"PADDLE_TRAINER_ID is {index}, but PADDLE_TRAINER_ENDPOINTS names {len(trainers)} trainers, from 0 on"
+            f"PADDLE_TRAINER_ID is {index}, but PADDLE_TRAINER_ENDPOINTS lists {len(trainers)} trainers, from 0 on"
         )
     return Place(False, index, len(trainers), (), trainers)
 
@@ -52,9 +52,7 @@ def _servers() -> tuple[str, ...]:
     for hosts, port in (("PADDLE_PSERVERS", "PADDLE_PORT"), ("PADDLE_PSERVER_IPS", "PADDLE_PSERVER_PORT")):
         if _optional(hosts) and _optional(port):
             return tuple(f"{host}:{_optional(port)}" for host in _names(_optional(hosts)))
-    raise ValueError(
-        "where the servers are is not known: set PADDLE_PSERVERS_IP_PORT_LIST, such as 10.0.0.1:6174,10.0.0.2:6174"
-    )
+    raise ValueError("server addresses are unknown: set PADDLE_PSERVERS_IP_PORT_LIST, e.g. 10.0.0.1:6174,10.0.0.2:6174")
 
 
 def _server_index(servers: tuple[str, ...]) -> int:
@@ -63,7 +61,7 @@ def _server_index(servers: tuple[str, ...]) -> int:
     endpoint = f"{host}:{port}"
     if endpoint not in servers:
         raise ValueError(
-            f"this server is {endpoint} by POD_IP and PADDLE_PORT, which is not among the servers {', '.join(servers)}"
+            f"POD_IP and PADDLE_PORT give this server the address {endpoint}, which is not in {', '.join(servers)}"
         )
     return servers.index(endpoint)
 
@@ -77,7 +75,7 @@ def _optional(name: str) -> str:
 
 
 def _required(name: str, *older: str) -> str:
-    """The variable, or the first of its older names that is set."""
+    """Returns the variable, or the first of its older names that is set."""
     for each in (name, *older):
         if _optional(each):
             return _optional(each)

@@ -1,4 +1,4 @@
-"""The interface of Fleet: what a script calls, whichever way its processes work together."""
+"""The base classes of Fleet: the API that scripts call in every mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DistributedOptimizer", "Fleet", "Mode"]
 
 
 class Fleet(abc.ABC):
-    """This process as a part of a job. Call `init` first, `distributed_optimizer` next."""
+    """This process as part of a job. Call `init` first, then `distributed_optimizer`."""
 
     def __init__(self, mode: int) -> None:
         self._mode = mode
@@ -29,7 +29,7 @@ class Fleet(abc.ABC):
         self.startup_program: Program | None = None
 
     def init(self, role_maker: RoleMakerBase | None = None) -> None:
-        """Says which part of the job this process is; without a role maker MPI is asked."""
+        """Sets the role of this process; the default role maker is MPI's."""
         if role_maker is None:
             from paddle.fluid.incubate.fleet.base.mpi_role_maker import MPISymetricRoleMaker
 
@@ -43,66 +43,66 @@ class Fleet(abc.ABC):
 
     @property
     def role_maker(self) -> RoleMakerBase:
-        """The place of this process."""
+        """The role of this process."""
         if self._role_maker is None:
-            raise RuntimeError("call fleet.init(role_maker) before anything else of fleet")
+            raise RuntimeError("call fleet.init(role_maker) before using fleet")
         return self._role_maker
 
     def is_first_worker(self) -> bool:
-        """Whether this process is worker 0, which saves models."""
+        """Returns whether this process is worker 0, which saves models."""
         return self.role_maker.is_first_worker()
 
     def is_worker(self) -> bool:
-        """Whether this process trains."""
+        """Returns whether this process trains."""
         return self.role_maker.is_worker()
 
     def is_server(self) -> bool:
-        """Whether this process holds parameters."""
+        """Returns whether this process holds parameters."""
         return self.role_maker.is_server()
 
     def worker_index(self) -> int:
-        """Which worker this is."""
+        """Returns the index of this worker."""
         return self.role_maker.worker_index()
 
     def worker_num(self) -> int:
-        """How many workers the job has."""
+        """Returns the number of workers."""
         return self.role_maker.worker_num()
 
     def worker_endpoints(self, to_string: bool = False) -> list[str] | str:
-        """Where the workers are, as a list or with commas."""
+        """Returns the addresses of the workers, as a list or comma-separated."""
         return _listed(self.role_maker.get_trainer_endpoints(), to_string)
 
     def server_index(self) -> int:
-        """Which server this is."""
+        """Returns the index of this server."""
         return self.role_maker.server_index()
 
     def server_num(self) -> int:
-        """How many servers the job has."""
+        """Returns the number of servers."""
         return len(self.role_maker.get_pserver_endpoints())
 
     def server_endpoints(self, to_string: bool = False) -> list[str] | str:
-        """Where the servers are, as a list or with commas."""
+        """Returns the addresses of the servers, as a list or comma-separated."""
         return _listed(self.role_maker.get_pserver_endpoints(), to_string)
 
     def split_files(self, files: Sequence[str]) -> list[str]:
-        """This worker's share of ``files``: neighbouring ones, and as many as others get, or one more or less."""
+        """Returns this worker's contiguous share of ``files``; shares differ by at most one file."""
         return split_evenly(files, self.worker_index(), self.worker_num())
 
     def barrier_worker(self) -> None:
-        """Waits until all workers have come here."""
+        """Waits until all workers reach this point."""
         self.role_maker.barrier_worker()
 
     def all_reduce_worker(self, input: Any, output: Any) -> None:
-        """Writes the sum of all workers' arrays into ``output``."""
+        """Writes the sum of all workers' arrays to ``output``."""
         self.role_maker.all_reduce_worker(input, output)
 
     @abc.abstractmethod
     def init_worker(self) -> None:
-        """Gets a worker ready to train."""
+        """Prepares a worker for training."""
 
     @abc.abstractmethod
     def init_server(self, model_dir: str | None = None) -> None:
-        """Gets a server ready, with the parameters of a saved model if there is one."""
+        """Prepares a server, optionally with the parameters of a saved model."""
 
     @abc.abstractmethod
     def run_server(self) -> None:
@@ -110,11 +110,11 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def stop_worker(self) -> None:
-        """Tells the others that this worker is done."""
+        """Reports that this worker is done."""
 
     @abc.abstractmethod
     def distributed_optimizer(self, optimizer: Optimizer, strategy: Any = None) -> DistributedOptimizer:
-        """An optimizer that distributes the program it minimises."""
+        """Returns an optimizer that distributes the program it minimizes."""
 
     @abc.abstractmethod
     def save_inference_model(
@@ -126,19 +126,21 @@ class Fleet(abc.ABC):
         main_program: Program | None = None,
         export_for_deployment: bool = True,
     ) -> Any:
-        """Saves what predicts ``target_vars``."""
+        """Saves the model that predicts ``target_vars``."""
 
     @abc.abstractmethod
     def save_persistables(self, executor: Executor, dirname: str, main_program: Program | None = None) -> Any:
-        """Saves all that training goes on from."""
+        """Saves everything needed to resume training."""
 
 
 class DistributedOptimizer(abc.ABC):
-    """An optimizer around another one: what it minimises becomes a distributed program."""
+    """Wraps an optimizer to distribute the program it minimizes."""
 
     def __init__(self, optimizer: Optimizer, strategy: Any = None) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise ValueError(f"distributed_optimizer takes a fluid.optimizer.Optimizer, not {type(optimizer).__name__}")
+            raise ValueError(
+                f"distributed_optimizer expects a fluid.optimizer.Optimizer, not {type(optimizer).__name__}"
+            )
         self._optimizer = optimizer
         self._strategy = strategy
 
@@ -151,11 +153,11 @@ class DistributedOptimizer(abc.ABC):
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> Any:
-        """Appends the operators of the gradients."""
+        """Appends the gradient ops."""
 
     @abc.abstractmethod
     def apply_gradients(self, params_grads: Sequence[Any]) -> Any:
-        """Appends the operators of the updates."""
+        """Appends the update ops."""
 
     @abc.abstractmethod
     def minimize(
@@ -166,11 +168,11 @@ class DistributedOptimizer(abc.ABC):
         parameter_list: Sequence[Any] | None = None,
         no_grad_set: Any = None,
     ) -> Any:
-        """Both, and then distributes the program."""
+        """Appends gradient and update ops, then distributes the program."""
 
 
 def split_evenly(files: Sequence[str], index: int, count: int) -> list[str]:
-    """Part ``index`` of ``count`` of a list: neighbours stay together, the first parts get what is left over."""
+    """Returns contiguous part ``index`` of ``count`` of a list; the first parts get the remainder."""
     if not isinstance(files, list | tuple):
         raise TypeError(f"files must be a list of names, not {type(files).__name__}")
     each, more = divmod(len(files), count)

@@ -4,7 +4,7 @@ __all__ = ["Mode"]
 
 
 class Mode:
-    """How the processes of a job work together."""
+    """How the processes of a job cooperate."""
 
     TRANSPILER = 1
     PSLIB = 2

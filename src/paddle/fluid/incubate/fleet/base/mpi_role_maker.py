@@ -1,4 +1,4 @@
-"""Places that MPI gives: ``mpirun -np 2N``, two processes per node, a server and a worker."""
+"""Roles assigned by MPI: ``mpirun -np 2N``, with a server and a worker on each node."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def _import_mpi() -> Any:
         from mpi4py import MPI  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(
-            "MPISymetricRoleMaker, which is also what fleet.init() without a role maker uses, needs mpi4py: "
+            "MPISymetricRoleMaker, the default of fleet.init(), requires mpi4py: "
             "pip install mpi4py, or pass UserDefinedRoleMaker(...) or PaddleCloudRoleMaker() to fleet.init"
         ) from error
     return MPI
 
 
 class MPIRoleMaker(RoleMakerBase):
-    """A rank among the processes that MPI has started."""
+    """A role based on the MPI rank."""
 
     def __init__(self) -> None:
         super().__init__()
         self.MPI = _import_mpi()
         self._comm = self.MPI.COMM_WORLD
-        self._node_type_comm: Any = None  # those with the same role
+        self._node_type_comm: Any = None  # processes with the same role
 
     def _get_rank(self) -> int:
         return self._comm.Get_rank()
@@ -45,7 +45,7 @@ class MPIRoleMaker(RoleMakerBase):
         self._comm.barrier()
 
     def get_local_ip(self) -> str:
-        """The address of this node, as the others can reach it."""
+        """Returns the address of this node that other nodes can reach."""
         return socket.gethostbyname(socket.gethostname())
 
     def _finalize(self) -> None:
@@ -53,15 +53,15 @@ class MPIRoleMaker(RoleMakerBase):
 
 
 class MPISymetricRoleMaker(MPIRoleMaker):
-    """As many servers as workers: of two neighbouring ranks the first is a server, the second a worker."""
+    """Assigns as many servers as workers: even ranks are servers, odd ranks are workers."""
 
     def generate_role(self) -> None:
-        """Agrees with all others who is where; every process of the job must call it."""
+        """Exchanges roles and addresses; every process of the job must call it."""
         if self._role_is_generated:
             return
         size, rank = self._get_size(), self._get_rank()
         if size % _PROCESSES_PER_NODE:
-            raise ValueError(f"MPISymetricRoleMaker needs an even number of processes, MPI has started {size}")
+            raise ValueError(f"MPISymetricRoleMaker requires an even number of processes, but MPI started {size}")
         self._role = Role.SERVER if rank % _PROCESSES_PER_NODE == 0 else Role.WORKER
         self._current_id = rank // _PROCESSES_PER_NODE
         self._worker_num = size // _PROCESSES_PER_NODE
@@ -82,7 +82,7 @@ class MPISymetricRoleMaker(MPIRoleMaker):
         return self._node_type_comm
 
     def barrier_worker(self) -> None:
-        """Waits for all workers; servers go on."""
+        """Waits for all workers; servers return immediately."""
         if self.is_worker():
             self._of_my_kind().barrier()
 
@@ -92,14 +92,14 @@ class MPISymetricRoleMaker(MPIRoleMaker):
         self._barrier_all()
 
     def all_gather(self, input: Any) -> list[Any]:
-        """What each process of the same role passed, in their order."""
+        """Returns the inputs of all processes with the same role, in rank order."""
         return self._of_my_kind().allgather(input)
 
     def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
-        """Writes the sum (or max, min) of all workers' arrays into ``output``."""
+        """Writes the sum (or max, min) of all workers' arrays to ``output``."""
         if not self.is_worker():
             return
         reduce = {"sum": np.sum, "max": np.max, "min": np.min}.get(mode)
         if reduce is None:
-            raise ValueError(f"all_reduce_worker knows sum, max and min, not {mode!r}")
+            raise ValueError(f"all_reduce_worker: mode must be sum, max or min, not {mode!r}")
         output[...] = reduce(np.stack(self.all_gather(np.asarray(input))), axis=0)

@@ -1,6 +1,6 @@
-"""Role makers tell a process its place in a job: server or worker, which one, and who the others are.
+"""Role makers determine a process's role in a job: server or worker, its index, and its peers.
 
-A place comes from the script (`UserDefinedRoleMaker`), from environment variables as a cluster or a launcher sets them
+The role comes from the script (`UserDefinedRoleMaker`), from environment variables set by a cluster or a launcher
 (`PaddleCloudRoleMaker`), or from MPI (`MPISymetricRoleMaker`, in `mpi_role_maker`).
 """
 
@@ -26,13 +26,13 @@ __all__ = [
 
 
 class UserDefinedRoleMaker(RoleMakerBase):
-    """A place that the script states.
+    """A role set by the script.
 
     Args:
-        current_id: which worker, or which server, this process is.
+        current_id: the index of this worker or server.
         role: ``Role.WORKER`` or ``Role.SERVER``.
-        worker_num: how many workers the job has.
-        server_endpoints: where the servers are, such as ``["127.0.0.1:6001", "127.0.0.1:6002"]``.
+        worker_num: the number of workers.
+        server_endpoints: the server addresses, e.g. ``["127.0.0.1:6001", "127.0.0.1:6002"]``.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class UserDefinedRoleMaker(RoleMakerBase):
 
 
 class UserDefinedCollectiveRoleMaker(RoleMakerBase):
-    """A place among workers that need no servers.
+    """A worker in a job without servers, set by the script.
 
     Args:
-        current_id: which worker this process is.
-        worker_endpoints: where the workers are.
+        current_id: the index of this worker.
+        worker_endpoints: the worker addresses.
     """
 
     def __init__(self, current_id: int = 0, worker_endpoints: Sequence[str] | None = None) -> None:
@@ -72,10 +72,10 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
 
 
 class PaddleCloudRoleMaker(RoleMakerBase):
-    """A place from environment variables, as clusters and launchers set them.
+    """A role from environment variables set by a cluster or a launcher.
 
     Args:
-        is_collective: a job without servers: PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINER_ID say it all.
+        is_collective: a job without servers, described by PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINER_ID.
     """
 
     def __init__(self, is_collective: bool = False) -> None:
@@ -83,7 +83,7 @@ class PaddleCloudRoleMaker(RoleMakerBase):
         self._is_collective = is_collective
 
     def generate_role(self) -> None:
-        """Reads the variables; one that is missing or does not fit is a ValueError that names it."""
+        """Reads the variables; raises a ValueError that names a missing or invalid one."""
         if self._role_is_generated:
             return
         place = place_in_collective() if self._is_collective else place_in_job()
@@ -94,7 +94,7 @@ class PaddleCloudRoleMaker(RoleMakerBase):
 
 
 class GeneralRoleMaker(PaddleCloudRoleMaker):
-    """A place from environment variables; what it is told about files and networks to meet on is not needed here."""
+    """A role from environment variables; the rendezvous paths and network interfaces it accepts are ignored."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
@@ -103,11 +103,11 @@ class GeneralRoleMaker(PaddleCloudRoleMaker):
 
 def _checked_endpoints(name: str, endpoints: Any) -> list[str]:
     if not isinstance(endpoints, list | tuple) or not all(isinstance(endpoint, str) for endpoint in endpoints):
-        raise TypeError(f"{name} must be a list of strings such as ['127.0.0.1:6174'], not {endpoints!r}")
+        raise TypeError(f"{name} must be a list of strings, e.g. ['127.0.0.1:6174'], not {endpoints!r}")
     if not endpoints:
         raise ValueError(f"{name} must not be empty")
     if len(set(endpoints)) != len(endpoints):
-        raise ValueError(f"{name} must not name one endpoint twice: {', '.join(endpoints)}")
+        raise ValueError(f"{name} must not contain duplicates: {', '.join(endpoints)}")
     return list(endpoints)
 
 

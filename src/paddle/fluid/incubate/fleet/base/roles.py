@@ -1,4 +1,4 @@
-"""Roles, and what every role maker can tell."""
+"""Roles, and the base class of role makers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["Role", "RoleMakerBase"]
 
 
 class Role:
-    """What a process does."""
+    """The role of a process."""
 
     WORKER = 1
     SERVER = 2
 
 
 class RoleMakerBase:
-    """A place in a job. Subclasses find it in `generate_role`, which runs when it is first needed."""
+    """A role in a job. Subclasses determine it in `generate_role`, which runs on first use."""
 
     def __init__(self) -> None:
         self._worker_endpoints: list[str] = []
@@ -26,7 +26,7 @@ class RoleMakerBase:
         self._worker_num = 0
 
     def generate_role(self) -> None:
-        """Finds the place of this process."""
+        """Determines the role of this process."""
         self._role_is_generated = True
 
     def _generated(self) -> RoleMakerBase:
@@ -35,39 +35,39 @@ class RoleMakerBase:
         return self
 
     def is_worker(self) -> bool:
-        """Whether this process is a worker (a trainer)."""
+        """Returns whether this process is a worker (a trainer)."""
         return self._generated()._role == Role.WORKER
 
     def is_server(self) -> bool:
-        """Whether this process is a server."""
+        """Returns whether this process is a server."""
         return self._generated()._role == Role.SERVER
 
     def is_first_worker(self) -> bool:
-        """Whether this process is the worker that does what only one may do."""
+        """Returns whether this process is worker 0."""
         return self.is_worker() and self._current_id == 0
 
     def worker_num(self) -> int:
-        """How many workers the job has."""
+        """Returns the number of workers."""
         return self._generated()._worker_num
 
     def worker_index(self) -> int:
-        """Which worker this is."""
+        """Returns the index of this worker."""
         return self._generated()._current_id
 
     def server_index(self) -> int:
-        """Which server this is."""
+        """Returns the index of this server."""
         return self._generated()._current_id
 
     def get_trainer_endpoints(self) -> list[str]:
-        """The endpoints of the workers, where they are known."""
+        """Returns the addresses of the workers, if known."""
         return self._generated()._worker_endpoints
 
     def get_pserver_endpoints(self) -> list[str]:
-        """The endpoints of the servers."""
+        """Returns the addresses of the servers."""
         return self._generated()._server_endpoints
 
     def to_string(self) -> str:
-        """The place in words."""
+        """Describes the role as text."""
         self._generated()
         return (
             f"role: {self._role}, current_id: {self._current_id}, worker_endpoints: {self._worker_endpoints}, "
@@ -75,7 +75,7 @@ class RoleMakerBase:
         )
 
     def barrier_worker(self) -> None:
-        """Waits for all workers; those role makers can that have a line between workers, which MPI has."""
+        """Waits for all workers; supported by role makers that connect workers, such as MPI's."""
         raise self._without_line("barrier_worker")
 
     def barrier_all(self) -> None:
@@ -83,15 +83,15 @@ class RoleMakerBase:
         raise self._without_line("barrier_all")
 
     def all_gather(self, input: Any) -> list[Any]:
-        """What each worker passed, in the workers' order."""
+        """Returns the inputs of all workers, in order."""
         raise self._without_line("all_gather")
 
     def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
-        """Writes the sum (or max, min) of all workers' arrays into ``output``."""
+        """Writes the sum (or max, min) of all workers' arrays to ``output``."""
         raise self._without_line("all_reduce_worker")
 
     def _without_line(self, name: str) -> NotImplementedError:
         return NotImplementedError(
-            f"{type(self).__name__}.{name}: this role maker knows the other workers but has no line to them; "
-            "MPISymetricRoleMaker has one, and fleet.barrier_worker() waits at the parameter servers"
+            f"{type(self).__name__}.{name}: this role maker has no connection between workers; "
+            "use MPISymetricRoleMaker, or fleet.barrier_worker(), which waits at the parameter servers"
         )

@@ -1,4 +1,4 @@
-"""Fleet without servers, by collectives: not there yet. ``fleet`` can be imported; using it says so."""
+"""Fleet with collectives, which is not supported yet: ``fleet`` can be imported, but using it raises an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["fleet"]
 
 
 class Collective:
-    """Stands where collective Fleet will be."""
+    """Placeholder for collective Fleet."""
 
     def __getattr__(self, name: str) -> Any:
         raise _not_yet(f"fleet.{name}", name)
@@ -21,7 +21,7 @@ def _not_yet(what: str, name: str) -> Exception:
     if name.startswith("_"):
         return AttributeError(name)
     return NotImplementedError(
-        f"{what}: refluid does not train by collectives yet; with parameter servers it does: "
+        f"{what}: refluid does not support collective training yet; use parameter servers instead: "
         "from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import fleet"
     )
 

@@ -1,1 +1,1 @@
-"""Fleet with parameter servers; ``distribute_transpiler.fleet`` is the one to import."""
+"""Fleet with parameter servers; import ``distribute_transpiler.fleet``."""

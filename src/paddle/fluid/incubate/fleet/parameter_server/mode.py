@@ -1,17 +1,17 @@
-"""The modes of training with parameter servers."""
+"""Modes of parameter server training."""
 
 __all__ = ["DistributedMode", "PSMode"]
 
 
 class PSMode:
-    """Whose parameter servers: those of the transpiler, or pslib, which was never published."""
+    """The parameter server implementation: the transpiler's, or pslib, which was never published."""
 
     TRANSPILER = 1
     PSLIB = 2
 
 
 class DistributedMode:
-    """When trainers exchange with servers, and what they wait for."""
+    """When trainers exchange data with servers, and what they wait for."""
 
     SYNC = 0
     ASYNC = 1

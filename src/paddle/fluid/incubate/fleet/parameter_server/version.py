@@ -1,8 +1,8 @@
-"""Which parameter servers this is built with."""
+"""The parameter server implementation in use."""
 
 BUILD_MODE = 1
 
 
 def is_transpiler() -> bool:
-    """True: the parameter servers are those of the transpiler."""
+    """Returns True: the parameter servers are the transpiler's."""
     return True

@@ -1,1 +1,1 @@
-"""What scripts around Fleet commonly import."""
+"""Utilities for scripts that use Fleet."""

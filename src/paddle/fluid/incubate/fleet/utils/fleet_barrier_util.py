@@ -1,4 +1,4 @@
-"""Trainers that meet at files, where there is no other line between them."""
+"""A barrier of trainers through shared files, for jobs without any other connection."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import f
 
 __all__ = ["check_all_trainers_ready"]
 
-_PAUSE = 0.2  # seconds between two looks
+_PAUSE = 0.2  # seconds between polls
 
 
 def check_all_trainers_ready(ready_path: str, epoch: int) -> None:
-    """Waits until every trainer has come here in this epoch; ``ready_path`` is a folder that all of them see."""
+    """Waits until every trainer reaches this epoch; ``ready_path`` is a directory that all trainers share."""
     os.makedirs(ready_path, exist_ok=True)
     mine = os.path.join(ready_path, f"ready.{epoch}.{fleet.worker_index()}.done")
     with open(mine, "w", encoding="utf-8"):

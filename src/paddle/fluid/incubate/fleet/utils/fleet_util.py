@@ -1,4 +1,4 @@
-"""Odds and ends of a job: what only the first worker says, metrics over all workers."""
+"""Utilities for jobs: output on the first worker only, and metrics over all workers."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _logger = logging.getLogger(__name__)
 
 
 class FleetUtil:
-    """Helpers around a fleet.
+    """Utilities for a fleet.
 
     Args:
-      mode: "transpiler"; "pslib" is understood, and means the same fleet here.
+      mode: "transpiler"; "pslib" is accepted and treated the same.
     """
 
     def __init__(self, mode: str = "pslib") -> None:
         if mode not in ("pslib", "transpiler"):
-            raise ValueError(f"mode is 'pslib' or 'transpiler', not {mode!r}")
+            raise ValueError(f"mode must be 'pslib' or 'transpiler', not {mode!r}")
         self._fleet: Fleet = _fleet
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         raise NotImplementedError(
-            f"FleetUtil.{name} works on tables of pslib, a library that was never published; "
+            f"FleetUtil.{name} requires tables of pslib, a library that was never published; "
             "fleet.save_persistables and fleet.save_inference_model save what the parameter servers hold"
         )
 
@@ -63,7 +63,7 @@ class FleetUtil:
     def get_global_auc(
         self, scope: Any = None, stat_pos: str = "_generated_var_2", stat_neg: str = "_generated_var_3"
     ) -> float | None:
-        """The AUC over all workers, from the counts that ``fluid.layers.auc`` keeps; None without them."""
+        """Computes the AUC over all workers, from the counts of ``fluid.layers.auc``; None without them."""
         scope = scope or global_scope()
         counts = []
         for name in (stat_pos, stat_neg):
@@ -81,7 +81,7 @@ class FleetUtil:
         stat_neg: str = "_generated_var_3",
         print_prefix: str = "",
     ) -> None:
-        """Prints that AUC on the first worker."""
+        """Prints the global AUC on the first worker."""
         self.rank0_print(f"{print_prefix} global auc = {self.get_global_auc(scope, stat_pos, stat_neg)}")
 
     def _over_workers(self, local: np.ndarray) -> np.ndarray:
@@ -92,15 +92,15 @@ class FleetUtil:
         return total
 
     def draw_from_program(self, program: Any, output_dir: str, output_name: str) -> None:
-        """Draws a program for Graphviz."""
+        """Draws a program with Graphviz."""
         utils.graphviz(program.global_block(), output_dir, output_name)
 
     def draw_from_program_file(self, model_filename: str, is_text: bool, output_dir: str, output_filename: str) -> None:
-        """Draws a saved program for Graphviz."""
+        """Draws a saved program with Graphviz."""
         self.draw_from_program(utils.load_program(model_filename, is_text), output_dir, output_filename)
 
     def program_type_trans(self, prog_dir: str, prog_fn: str, is_text: bool) -> str:
-        """Writes a program's file in the other form, text or binary."""
+        """Converts a program file between text and binary form."""
         return utils.program_type_trans(prog_dir, prog_fn, is_text)
 
     def parse_program_proto(self, prog_path: str, is_text: bool, output_dir: str) -> None:
@@ -109,7 +109,7 @@ class FleetUtil:
 
 
 def _area(positive: np.ndarray, negative: np.ndarray) -> float:
-    """The area under the curve of hits over false alarms, as the threshold falls from bucket to bucket."""
+    """Computes the area under the ROC curve as the threshold falls from bucket to bucket."""
     hits = np.concatenate([[0.0], np.cumsum(positive[::-1], dtype=np.float64)])
     alarms = np.concatenate([[0.0], np.cumsum(negative[::-1], dtype=np.float64)])
     if hits[-1] == 0 or alarms[-1] == 0:

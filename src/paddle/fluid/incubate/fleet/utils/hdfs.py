@@ -1,4 +1,4 @@
-"""Files in Hadoop, as Fleet's scripts use them: the client of `fluid.contrib` with Fleet's signatures."""
+"""HDFS access for Fleet scripts: the client of `fluid.contrib` with Fleet's signatures."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["HDFSClient"]
 
 
 class HDFSClient(hdfs_utils.HDFSClient):
-    """A file system of Hadoop, or any other that fsspec knows; ``configs["fs.default.name"]`` says which."""
+    """An HDFS client, or one for any fsspec file system, selected by ``configs["fs.default.name"]``."""
 
     def is_file(self, hdfs_path: str) -> bool:
-        """Whether there is a file."""
+        """Returns whether a file exists."""
         return self.is_exist(hdfs_path) and not self.is_dir(hdfs_path)
 
     def cat(self, hdfs_path: str) -> str:
-        """What a file holds, as text without its last line break; nothing where there is no file."""
+        """Returns the contents of a file as text without the final newline; empty if it does not exist."""
         return self._at(hdfs_path).read_bytes().decode().rstrip("\n") if self.is_file(hdfs_path) else ""
 
     def lsr(self, hdfs_path: str, excludes: Sequence[str] = ()) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """All files below a folder, but those whose names contain one of ``excludes``."""
+        """Lists all files below a directory, except names that contain one of ``excludes``."""
         files = sorted(super().lsr(hdfs_path, sort=False))
         return [path for path in files if not any(word in path for word in excludes)]
 
     def upload(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, hdfs_path: str, local_path: str, multi_processes: int = 5, overwrite: bool = False, retry_times: int = 5
     ) -> bool:
-        """Copies a local file, or all files of a folder, there, a few at a time."""
+        """Uploads a local file, or all files of a directory, a few at a time."""
         if not os.path.isdir(local_path):
             return super().upload(hdfs_path, local_path, overwrite, retry_times)
         files = [os.path.join(folder, name) for folder, _, names in os.walk(local_path) for name in names]
@@ -44,13 +44,13 @@ class HDFSClient(hdfs_utils.HDFSClient):
         return all(at_once(send, sorted(files), multi_processes))
 
     def upload_dir(self, dest_dir: str, local_dir: str, overwrite: bool = False) -> bool:
-        """Copies a local folder into a folder there."""
+        """Uploads a local directory into a remote directory."""
         return self.upload(os.path.join(dest_dir, os.path.basename(local_dir.rstrip("/"))), local_dir, 1, overwrite)
 
     def download(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, hdfs_path: str, local_path: str, multi_processes: int = 5, overwrite: bool = False, retry_times: int = 5
     ) -> bool:
-        """Copies a file, or all files of a folder, into a local folder, a few at a time."""
+        """Downloads a file, or all files of a directory, into a local directory, a few at a time."""
         if not self.is_dir(hdfs_path):
             return super().download(hdfs_path, local_path, overwrite)
         prefix = self._shown(self._at(hdfs_path).path)
@@ -63,5 +63,5 @@ class HDFSClient(hdfs_utils.HDFSClient):
 
     @staticmethod
     def split_files(files: Sequence[str], trainer_id: int, trainers: int) -> list[str]:
-        """One trainer's share of the files."""
+        """Returns one trainer's share of the files."""
         return split_evenly(files, trainer_id, trainers)

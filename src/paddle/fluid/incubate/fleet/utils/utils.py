@@ -1,4 +1,4 @@
-"""Programs as files, for people: to text and back, as lists, as drawings, and one against another."""
+"""Program files for inspection: text and binary form, listings, drawings and comparisons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_program(model_filename: str, is_text: bool = False) -> Program:
-    """Reads a program from a ProgramDesc message, in binary or in text form."""
+    """Reads a program from a ProgramDesc message, in binary or text form."""
     if not is_text:
         return read_program(at(model_filename))
     described = text_format.Parse(at(model_filename).read_bytes(), ProgramDesc())
@@ -35,7 +35,7 @@ def load_program(model_filename: str, is_text: bool = False) -> Program:
 
 
 def save_program(program: Program, model_filename: str = "__model__", is_text: bool = False) -> None:
-    """Writes a program as a ProgramDesc message, in binary or in text form."""
+    """Writes a program as a ProgramDesc message, in binary or text form."""
     content = program.desc.serialize_to_string()
     if is_text:
         content = text_format.MessageToString(ProgramDesc.FromString(content)).encode()
@@ -44,7 +44,7 @@ def save_program(program: Program, model_filename: str = "__model__", is_text: b
 
 
 def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
-    """Writes a program's file in the other form beside it; the new file's name."""
+    """Converts a program file between text and binary form; returns the name of the new file."""
     program = load_program(os.path.join(prog_dir, prog_fn), is_text)
     other = prog_fn + (".bin" if is_text else ".pbtxt")
     save_program(program, os.path.join(prog_dir, other), not is_text)
@@ -67,7 +67,7 @@ def parse_program(program: Program, output_dir: str) -> None:
 
 
 def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool:
-    """Whether every persistable variable of a pruned program is in the training program, with the same shape."""
+    """Returns whether every persistable variable of a pruned program is in the training program with the same shape."""
     known = train_prog.global_block().vars
     fits = True
     for var in pruned_prog.global_block().vars.values():
@@ -83,5 +83,5 @@ def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool
 
 
 def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> None:
-    """Draws a block for Graphviz, into ``filename``.dot."""
+    """Draws a block with Graphviz, to ``filename``.dot."""
     draw_block_graphviz(block, path=os.path.join(output_dir, f"{filename}.dot"))

@@ -1,4 +1,4 @@
-"""Fleet with parameter servers: the programs come from DistributeTranspiler, Fleet hands each process its own."""
+"""Fleet with parameter servers: DistributeTranspiler creates the programs, and Fleet gives each process its own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class DistributedTranspiler(Fleet):
-    """Fleet for jobs of parameter servers and workers."""
+    """Fleet for jobs with parameter servers and workers."""
 
     def __init__(self) -> None:
         super().__init__(Mode.TRANSPILER)
@@ -63,24 +63,24 @@ class DistributedTranspiler(Fleet):
     # Workers
 
     def init_worker(self) -> None:
-        """Gets a worker ready. Servers are waited for when the startup program runs."""
+        """Prepares a worker. The startup program waits for the servers when it runs."""
         self._check_role("init_worker", "worker")
         flags = self._strategy.get_trainer_runtime_config().get_communicator_flags() if self._strategy else {}
         self._communicator = Communicator(self._program("init_worker"), self._mode_of_job(), envs=flags)
         self._communicator.start()
 
     def stop_worker(self) -> None:
-        """Sends what still waits to be sent, and tells the servers that this worker is done."""
+        """Sends pending updates and reports to the servers that this worker is done."""
         self._check_role("stop_worker", "worker")
         self._program("stop_worker")
         if self._communicator is not None:
             self._communicator.stop()
             self._communicator = None
-        # A worker that had nothing to train on has not met the servers yet; they wait for its goodbye all the same.
+        # A worker without training data has not connected to the servers yet; they still wait for it to leave.
         self._session().leave()
 
     def barrier_worker(self) -> None:
-        """Waits until all workers have come here: over MPI where it is there, else at the servers."""
+        """Waits until all workers reach this point, over MPI if available, otherwise through the servers."""
         if isinstance(self.role_maker, MPIRoleMaker):
             self.role_maker.barrier_worker()
         else:
@@ -89,7 +89,7 @@ class DistributedTranspiler(Fleet):
             self._session().barrier()
 
     def _session(self) -> Any:
-        """This worker's line to the servers; gRPC is loaded with it."""
+        """Returns this worker's session with the servers, importing gRPC on first use."""
         modes, session = import_module("refluid.runtime.modes"), import_module("refluid.runtime.trainer.session")
         endpoints = tuple(self.role_maker.get_pserver_endpoints())
         job = session.Job(self.worker_index(), self.worker_num(), endpoints, modes.Mode(self._mode_of_job()))
@@ -98,7 +98,7 @@ class DistributedTranspiler(Fleet):
     # Servers
 
     def init_server(self, model_dir: str | None = None) -> None:
-        """Runs the startup program, and loads a model that `save_persistables` wrote."""
+        """Runs the startup program, and loads a model saved by `save_persistables`."""
         self._check_role("init_server", "server")
         main = self._program("init_server")
         assert self._executor is not None and self.startup_program is not None
@@ -107,7 +107,7 @@ class DistributedTranspiler(Fleet):
             io.load_persistables(self._executor, model_dir, main)
 
     def run_server(self) -> None:
-        """Serves until every worker has stopped."""
+        """Serves until all workers have stopped."""
         self._check_role("run_server", "server")
         main = self._program("run_server")
         assert self._executor is not None
@@ -116,11 +116,11 @@ class DistributedTranspiler(Fleet):
     # Programs
 
     def distributed_optimizer(self, optimizer: Optimizer, strategy: Any = None) -> TranspilerOptimizer:
-        """An optimizer whose `minimize` makes the programs of this process.
+        """Returns an optimizer whose `minimize` creates the programs of this process.
 
         Args:
-            optimizer: the optimizer to use.
-            strategy: a `DistributeTranspilerConfig` or a strategy of `StrategyFactory`; by default sync training.
+            optimizer: the optimizer to wrap.
+            strategy: a `DistributeTranspilerConfig` or a strategy from `StrategyFactory`; defaults to sync training.
         """
         self._optimizer = made = TranspilerOptimizer(optimizer, strategy, self)
         return made
@@ -139,7 +139,7 @@ class DistributedTranspiler(Fleet):
             startup_program=startup,
         )
         if roles.is_worker():
-            # Of two processes of MPI on a machine, the server may be the one that starts last.
+            # Under MPI, the server of a machine may start after its worker.
             waits = self._config.wait_port and not isinstance(roles, MPIRoleMaker)
             self.main_program, self.startup_program = self._transpiler.get_trainer_program(waits), startup
         else:
@@ -153,14 +153,14 @@ class DistributedTranspiler(Fleet):
     def _program(self, caller: str) -> Program:
         if self.main_program is None:
             raise ValueError(
-                f"fleet.{caller}: there is no program yet; call fleet.distributed_optimizer(...).minimize(loss) first"
+                f"fleet.{caller}: no program yet; call fleet.distributed_optimizer(...).minimize(loss) first"
             )
         return self.main_program
 
     def _check_role(self, caller: str, wanted: str) -> None:
         if not getattr(self.role_maker, f"is_{wanted}")():
             raise RuntimeError(
-                f"fleet.{caller} is for a {wanted}, and this process is not one: ask fleet.is_{wanted}()"
+                f"fleet.{caller} must be called on a {wanted}, which this process is not: check fleet.is_{wanted}()"
             )
 
     # Saving
@@ -174,7 +174,7 @@ class DistributedTranspiler(Fleet):
         main_program: Program | None = None,
         export_for_deployment: bool = True,
     ) -> list[str]:
-        """Saves what predicts ``target_vars``, with the servers' parameters. One worker does it, usually the first."""
+        """Saves the model that predicts ``target_vars``, with the servers' parameters. Call it on one worker only."""
         _check_saving("save_inference_model", executor, main_program)
         self._program("save_inference_model")
         program = self._origin_program if main_program is None else main_program
@@ -188,14 +188,14 @@ class DistributedTranspiler(Fleet):
         )
 
     def save_persistables(self, executor: Executor, dirname: str, main_program: Program | None = None) -> Any:
-        """Saves parameters and optimizer state of all servers as one set of files. One worker does it."""
+        """Saves the parameters and optimizer state of all servers as one set of files. Call it on one worker only."""
         _check_saving("save_persistables", executor, main_program)
         program = self._program("save_persistables") if main_program is None else main_program
         return io.save_persistables(executor, dirname, program)
 
 
 class TranspilerOptimizer(DistributedOptimizer):
-    """What `fleet.distributed_optimizer` returns."""
+    """The optimizer that `fleet.distributed_optimizer` returns."""
 
     def __init__(self, optimizer: Optimizer, strategy: Any = None, fleet: DistributedTranspiler | None = None) -> None:
         super().__init__(optimizer, strategy)
@@ -210,11 +210,11 @@ class TranspilerOptimizer(DistributedOptimizer):
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> Any:
-        """Appends the operators of the gradients."""
+        """Appends the gradient ops."""
         return self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
 
     def apply_gradients(self, params_grads: Sequence[Any]) -> Any:
-        """Appends the operators of the updates."""
+        """Appends the update ops."""
         return self._optimizer.apply_gradients(params_grads)
 
     def minimize(  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
@@ -225,10 +225,10 @@ class TranspilerOptimizer(DistributedOptimizer):
         parameter_list: Sequence[Any] | None = None,
         no_grad_set: Any = None,
     ) -> Any:
-        """Minimises ``loss``, then makes ``fleet.main_program`` and ``fleet.startup_program`` of this process."""
+        """Minimizes ``loss``, then creates ``fleet.main_program`` and ``fleet.startup_program`` of this process."""
         for name, value in (("loss", loss), ("startup_program", startup_program)):
             if isinstance(value, list | tuple):
-                raise TypeError(f"minimize takes one {name}, not a list of them")
+                raise TypeError(f"minimize expects a single {name}, not a list")
         owner = fleet if self._fleet is None else self._fleet
         owner.role_maker  # noqa: B018 - init must have been called
         result = self._optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
@@ -238,7 +238,7 @@ class TranspilerOptimizer(DistributedOptimizer):
 
 
 def _config_of(strategy: Any) -> tuple[DistributeTranspilerConfig, DistributedStrategy | None]:
-    """The configuration in a strategy, whose flags count too; a plain configuration leaves all flags as they are."""
+    """Returns the configuration of a strategy, and the strategy for its flags; a plain configuration has no flags."""
     if strategy is None:
         return DistributeTranspilerConfig(), None
     if isinstance(strategy, DistributeTranspilerConfig):
@@ -255,7 +255,7 @@ def _check_saving(name: str, executor: Any, program: Any) -> None:
     if not isinstance(executor, Executor):
         raise TypeError(f"fleet.{name}: executor must be a fluid.Executor, not {type(executor).__name__}")
     if isinstance(program, CompiledProgram):
-        raise TypeError(f"fleet.{name}: main_program must be a Program, not the CompiledProgram made of it")
+        raise TypeError(f"fleet.{name}: main_program must be a Program, not a CompiledProgram")
 
 
 fleet = DistributedTranspiler()

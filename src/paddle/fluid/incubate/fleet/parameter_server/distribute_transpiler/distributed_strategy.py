@@ -1,4 +1,4 @@
-"""Strategies: a training mode with the settings that belong to it, as Fleet of Fluid 1.7 and 1.8 has them."""
+"""Strategies: a training mode with its settings, as in Fleet of Fluid 1.7 and 1.8."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "TrainerRuntimeConfig",
 ]
 
-# Which flags a trainer's communication has in each mode. Those that count gradients are one per thread by default.
+# The communicator flags of each mode. Those that count gradients default to one per thread.
 _PER_THREAD = (
     "communicator_max_merge_var_num",
     "communicator_send_queue_size",
@@ -61,7 +61,7 @@ _DEBUG_OPTIONS = {
 
 
 class TrainerRuntimeConfig:
-    """How a trainer's communication runs: flags, by default from the environment."""
+    """Communicator settings of a trainer: flags, by default from the environment."""
 
     def __init__(self) -> None:
         self.mode: int | None = None
@@ -77,9 +77,9 @@ class TrainerRuntimeConfig:
         return str(int(value) if isinstance(value, bool) else value)
 
     def get_communicator_flags(self) -> dict[str, str]:
-        """The flags that count in this mode; trainers that merge their threads' gradients merge one of each."""
+        """Returns the flags that apply in this mode; modes that merge gradients merge one per thread."""
         if self.mode is None:
-            raise ValueError("a TrainerRuntimeConfig has flags once it belongs to a strategy")
+            raise ValueError("a TrainerRuntimeConfig has flags only as part of a strategy")
         chosen = {name: str(self.runtime_configs[name]) for name in _BY_MODE[self.mode]}
         if self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC):
             for name in _PER_THREAD:
@@ -98,7 +98,7 @@ def _threads() -> int:
 
 
 class DistributedStrategy:
-    """All settings of a job; its subclasses are the modes."""
+    """All settings of a job; the subclasses are the modes."""
 
     mode: int = DistributedMode.SYNC
 
@@ -116,7 +116,7 @@ class DistributedStrategy:
         self._complete(self._program_config)
 
     def _complete(self, config: DistributeTranspilerConfig) -> None:
-        """Sets what the mode demands."""
+        """Sets the fields that the mode requires."""
         config.sync_mode = False
         config.runtime_split_send_recv = True
         config.half_async = self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC)
@@ -124,20 +124,20 @@ class DistributedStrategy:
         config.geo_sgd_mode = self.mode == DistributedMode.GEO
 
     def get_program_config(self) -> DistributeTranspilerConfig:
-        """How programs are distributed."""
+        """Returns the transpiler configuration."""
         return self._program_config
 
     def set_program_config(self, config: DistributeTranspilerConfig | Mapping[str, Any]) -> None:
-        """Changes some of it (a dict), or all of it; what makes the mode stays."""
+        """Updates some fields (from a dict) or replaces the configuration; the mode's own fields are kept."""
         self._program_config = _changed(self._program_config, config, "program_config")
         self._complete(self._program_config)
 
     def get_trainer_runtime_config(self) -> TrainerRuntimeConfig:
-        """How a trainer's communication runs."""
+        """Returns the communicator settings of a trainer."""
         return self._trainer_runtime_config
 
     def set_trainer_runtime_config(self, config: TrainerRuntimeConfig | Mapping[str, Any]) -> None:
-        """Changes some of it (a dict of flags), or all of it."""
+        """Updates some flags (from a dict) or replaces the settings."""
         current = self._trainer_runtime_config
         if isinstance(config, TrainerRuntimeConfig):
             self._trainer_runtime_config = config
@@ -147,40 +147,40 @@ class DistributedStrategy:
         current.runtime_configs.update(config)
 
     def get_server_runtime_config(self) -> ServerRuntimeConfig:
-        """How a server runs."""
+        """Returns the server settings."""
         return self._server_runtime_config
 
     def set_server_runtime_config(self, config: ServerRuntimeConfig | Mapping[str, Any]) -> None:
-        """Changes some of it (a dict), or all of it."""
+        """Updates some fields (from a dict) or replaces the settings."""
         self._server_runtime_config = _changed(self._server_runtime_config, config, "server_runtime_config")
 
     def get_execute_strategy(self) -> ExecutionStrategy:
-        """What ``CompiledProgram.with_data_parallel`` takes as exec_strategy."""
+        """Returns the exec_strategy for ``CompiledProgram.with_data_parallel``."""
         return self._execute_strategy
 
     def set_execute_strategy(self, config: ExecutionStrategy | Mapping[str, Any]) -> None:
-        """Changes some of it (a dict), or all of it."""
+        """Updates some fields (from a dict) or replaces the strategy."""
         self._execute_strategy = _changed(self._execute_strategy, config, "execute_strategy")
 
     def get_build_strategy(self) -> BuildStrategy:
-        """What ``CompiledProgram.with_data_parallel`` takes as build_strategy."""
+        """Returns the build_strategy for ``CompiledProgram.with_data_parallel``."""
         return self._build_strategy
 
     def set_build_strategy(self, config: BuildStrategy | Mapping[str, Any]) -> None:
-        """Changes some of it (a dict), or all of it."""
+        """Updates some fields (from a dict) or replaces the strategy."""
         self._build_strategy = _changed(self._build_strategy, config, "build_strategy")
 
     def get_debug_opt(self) -> dict[str, Any]:
-        """What to write down while training from a dataset."""
+        """Returns the debug options for training from a dataset."""
         return self.debug_opt
 
     def set_debug_opt(self, opt_info: Mapping[str, Any]) -> None:
-        """Sets it."""
+        """Sets the debug options."""
         self.debug_opt = {name: kind(opt_info.get(name, default)) for name, (kind, default) in _DEBUG_OPTIONS.items()}
 
 
 def _changed(current: Any, config: Any, name: str) -> Any:
-    """``current`` with what a dict says, or ``config`` in its place."""
+    """Returns ``current`` updated from a dict, or ``config`` in its place."""
     if isinstance(config, type(current)):
         return config
     keys = [key for key in dir(current) if not key.startswith("__")]
@@ -192,7 +192,7 @@ def _changed(current: Any, config: Any, name: str) -> Any:
 
 def _check_keys(current: Any, name: str, config: Any, keys: Any) -> None:
     if not isinstance(config, Mapping):
-        raise TypeError(f"{name} takes a dict or a {type(current).__name__}, not {type(config).__name__}")
+        raise TypeError(f"{name} expects a dict or a {type(current).__name__}, not {type(config).__name__}")
     for key in config:
         if key not in keys:
             raise ValueError(f"{type(current).__name__} has no {key}")
@@ -205,19 +205,19 @@ class SyncStrategy(DistributedStrategy):
 
 
 class AsyncStrategy(DistributedStrategy):
-    """Nobody waits: gradients are sent and parameters received behind the steps."""
+    """No waiting: gradients are sent and parameters received in the background."""
 
     mode = DistributedMode.ASYNC
 
 
 class HalfAsyncStrategy(DistributedStrategy):
-    """A trainer waits for its own gradients to be applied, not for other trainers."""
+    """A trainer waits until its own gradients are applied, but not for other trainers."""
 
     mode = DistributedMode.HALF_ASYNC
 
 
 class GeoStrategy(DistributedStrategy):
-    """Every trainer updates its own parameters, and exchanges how far they moved every ``update_frequency`` steps."""
+    """Every trainer updates its own parameters and exchanges the differences every ``update_frequency`` steps."""
 
     mode = DistributedMode.GEO
 
@@ -227,24 +227,24 @@ class GeoStrategy(DistributedStrategy):
 
 
 class StrategyFactory:
-    """Makes strategies."""
+    """Creates strategies."""
 
     @staticmethod
     def create_sync_strategy() -> SyncStrategy:
-        """See `SyncStrategy`."""
+        """Creates a `SyncStrategy`."""
         return SyncStrategy()
 
     @staticmethod
     def create_half_async_strategy() -> HalfAsyncStrategy:
-        """See `HalfAsyncStrategy`."""
+        """Creates a `HalfAsyncStrategy`."""
         return HalfAsyncStrategy()
 
     @staticmethod
     def create_async_strategy() -> AsyncStrategy:
-        """See `AsyncStrategy`."""
+        """Creates an `AsyncStrategy`."""
         return AsyncStrategy()
 
     @staticmethod
     def create_geo_strategy(update_frequency: int = 100) -> GeoStrategy:
-        """See `GeoStrategy`."""
+        """Creates a `GeoStrategy`."""
         return GeoStrategy(update_frequency)
