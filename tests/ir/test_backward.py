@@ -91,7 +91,7 @@ def test_a_parameter_list_may_name_plain_variables():
 
 def test_the_loss_must_have_one_element():
     x = variable("x", [2])
-    with pytest.raises(ValueError, match=r"must have one element, it has shape \[2\]; take its mean"):
+    with pytest.raises(ValueError, match=r"must have one element, but has shape \[2\]; take its mean"):
         fluid.backward.append_backward(fluid.layers.square(x))
 
 

@@ -105,7 +105,7 @@ def test_a_parameter_can_be_shared_but_not_with_another_shape():
     fluid.layers.fc(x, 4, param_attr=shared, bias_attr=False)
     inits = [op for op in fluid.default_startup_program().global_block().ops if "shared" in op.output_arg_names]
     assert len(inits) == 1
-    with pytest.raises(ValueError, match=r"parameter shared exists with shape \[4, 4\]"):
+    with pytest.raises(ValueError, match=r"parameter shared already exists with shape \[4, 4\]"):
         fluid.layers.fc(x, 5, param_attr=shared, bias_attr=False)
 
 
@@ -138,7 +138,7 @@ def test_a_variable_cannot_be_created_again_with_another_shape():
     block = fluid.default_main_program().global_block()
     block.create_var(name="v", shape=[2, 3], dtype="float32")
     assert block.create_var(name="v").shape == (2, 3)
-    with pytest.raises(ValueError, match="variable v exists with shape"):
+    with pytest.raises(ValueError, match="variable v already exists with shape"):
         block.create_var(name="v", shape=[3, 2])
 
 

@@ -1,4 +1,4 @@
-"""Programs as data: Program, Block, Operator, Variable, with Fluid's names and behaviour. No arrays here."""
+"""Programs as data: Program, Block, Operator and Variable, with Fluid's names and behaviour. Contains no arrays."""
 
 from refluid.ir import unique_name
 from refluid.ir.block import Block

@@ -1,7 +1,7 @@
-"""Differentiation of programs: appends gradient ops, with Fluid's names.
+"""Automatic differentiation of programs: appends gradient ops with Fluid's names.
 
-The gradient of ``x`` is ``x@GRAD``. Where several ops contribute to it, each writes ``x@GRAD@RENAME@block0@i`` and a
-``sum`` op adds them up. A gradient that is not wanted is written to the name ``@EMPTY@``.
+The gradient of ``x`` is ``x@GRAD``. If several ops contribute to it, each writes ``x@GRAD@RENAME@block0@i`` and a
+``sum`` op adds them up. A gradient that is not needed is written to the name ``@EMPTY@``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def append_backward(
 
     Args:
       loss: a variable with one element.
-      parameter_list: variables or names to differentiate by; by default every trainable parameter.
-      no_grad_set: variables or names through which no gradient flows, besides those with stop_gradient.
+      parameter_list: variables or names to differentiate with respect to; defaults to every trainable parameter.
+      no_grad_set: variables or names that block gradients, besides those with stop_gradient.
       callbacks: called as ``callback(block=, context=)`` after each gradient op is appended.
-      checkpoints: variables to keep; what lies between them is computed again in the backward pass.
+      checkpoints: variables to keep; values between them are recomputed in the backward pass.
     """
     if not isinstance(loss, Variable):
-        raise TypeError(f"append_backward differentiates a variable, not {type(loss).__name__}")
+        raise TypeError(f"append_backward expects a loss variable, not {type(loss).__name__}")
     if loss.op is None:
         raise ValueError(f"no op of the program computes {loss.name}, so it has no gradient")
     program, block = loss.block.program, loss.block
@@ -73,16 +73,16 @@ def append_backward(
 def gradients(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Iterable[Any] | None = None
 ) -> list[Variable | None]:
-    """Appends the ops that compute the gradients of ``targets`` by ``inputs``; None where there is no path.
+    """Appends ops that compute the gradients of ``targets`` with respect to ``inputs``; None if there is no path.
 
     Args:
-      target_gradients: what flows into each target; ones where it is None.
+      target_gradients: the incoming gradient of each target; ones by default.
     """
     targets, inputs = _as_list(targets), _as_list(inputs)
     block = targets[0].block
     given = _as_list(target_gradients) if target_gradients is not None else [None] * len(targets)
     if len(given) != len(targets):
-        raise ValueError(f"{len(targets)} targets need as many target_gradients, not {len(given)}")
+        raise ValueError(f"expected {len(targets)} target_gradients, one per target, got {len(given)}")
     with block.program._role_guard(OpRole.Backward):
         walk = _Walk(block, _no_grad_names(block, no_grad_set), ())
         ops = _path(block.ops, {t.name for t in targets}, walk.no_grad, {v.name for v in inputs})
@@ -101,7 +101,7 @@ def _target_gradient(walk: _Walk, block: Block, target: Variable, given: Variabl
         if given.shape != target.shape and -1 not in (*given.shape, *target.shape):
             raise ValueError(
                 f"target_gradients: {given.name} has shape {list(given.shape)}, "
-                f"its target {target.name} has {list(target.shape)}"
+                f"but its target {target.name} has {list(target.shape)}"
             )
         return given.name
     ones = block.create_var(name=walk.gradient_name(target.name), shape=target.shape, dtype=target.dtype)
@@ -115,21 +115,21 @@ def _target_gradient(walk: _Walk, block: Block, target: Variable, given: Variabl
 
 
 class _Walk:
-    """Visits forward ops last to first and appends their gradient ops."""
+    """Visits forward ops in reverse order and appends their gradient ops."""
 
     def __init__(self, block: Block, no_grad: set[str], callbacks: Sequence[Callable[..., Any]]):
         self.block = block
         self.no_grad = no_grad
         self.callbacks = callbacks
-        self.contributions: dict[str, list[str]] = {}  # variable -> names holding parts of its gradient
+        self.contributions: dict[str, list[str]] = {}  # variable -> names of the parts of its gradient
         self.writers: dict[str, Operator] = {}  # gradient name -> the op that writes it
-        self.complete: dict[str, str] = {}  # variable -> name of its complete gradient, until its writer takes it
-        self.results: dict[str, str] = {}  # variable -> name of its complete gradient, for the caller
+        self.complete: dict[str, str] = {}  # variable -> its complete gradient, until its writer consumes it
+        self.results: dict[str, str] = {}  # variable -> its complete gradient, for the caller
         self.names: dict[str, str] = {}
         self.gradient_to_variable: dict[str, str] = {}
 
     def gradient_name(self, variable: str) -> str:
-        """``x@GRAD``, or a fresh name where an earlier differentiation already took it."""
+        """Returns ``x@GRAD``, or a new name if an earlier differentiation already used it."""
         if variable not in self.names:
             name = variable + GRAD_SUFFIX
             self.names[variable] = unique_name.generate(name) if self.block.has_var(name) else name
@@ -140,7 +140,7 @@ class _Walk:
         self.gradient_to_variable[name] = variable
 
     def finish(self, variable: str) -> str | None:
-        """The name of the complete gradient of a variable, adding up its parts on first use."""
+        """Returns the name of a variable's complete gradient, summing its parts on first use."""
         parts = self.contributions.pop(variable, None)
         if parts is not None:
             name = parts[0]
@@ -157,7 +157,7 @@ class _Walk:
             self.finish(variable)
 
     def _incoming(self, op: Operator) -> list[str]:
-        """Gradients that are complete or begun for what ``op`` writes."""
+        """Returns the complete or partial gradients of the op's outputs."""
         names = (self.complete.get(n) or next(iter(self.contributions.get(n, ())), None) for n in op.output_arg_names)
         return [name for name in names if name]
 
@@ -191,7 +191,7 @@ class _Walk:
             callback(block=self.block, context=self.gradient_to_variable)
 
     def _take(self, variable: str) -> str | None:
-        """The gradient of what an op writes. Ops before it that write the same name wrote another value."""
+        """Consumes the gradient of an op's output. Earlier ops that write the same name wrote a different value."""
         gradient = self.finish(variable)
         self.complete.pop(variable, None)
         return gradient
@@ -202,7 +202,7 @@ class _Walk:
         return appended
 
     def _supply_targets(self, variables: list[str]) -> dict[str, Iterator[str]]:
-        """For each variable the names its next gradient parts are written to; a variable may be wanted twice."""
+        """Returns, for each variable, the names for its next gradient parts; a variable may occur more than once."""
         return {v: iter(self._target_names(v, variables.count(v))) for v in dict.fromkeys(variables)}
 
     def _target_names(self, variable: str, count: int) -> list[str]:
@@ -219,7 +219,7 @@ class _Walk:
         return [self._gradient_variable(variable, f"{rename}{len(parts) + i}").name for i in range(count)]
 
     def _renamed(self, variable: str, plain: str, index: int) -> str:
-        """The first part of a gradient steps aside when a second one appears."""
+        """Renames the first part of a gradient when a second one appears."""
         name = self._gradient_variable(variable, f"{plain}@RENAME@block{self.block.idx}@{index}").name
         writer = self.writers.pop(plain)
         writer.rename_output(plain, name)
@@ -240,12 +240,12 @@ class _Walk:
 
 
 def _original(name: str, op: Operator) -> str:
-    """Recomputed copies of a variable share the original's gradient."""
+    """Returns the original of a recomputed variable, whose gradient it shares."""
     return op.originals.get(name, name)
 
 
 def _path(ops: Sequence[Operator], targets: set[str], no_grad: set[str], sources: set[str] | None = None):
-    """The ops between ``sources`` (anything, by default) and ``targets``."""
+    """Returns the ops on a path from ``sources`` (any, by default) to ``targets``."""
     ops = [op for op in ops if op.type not in BOUNDARY]
     if sources is not None:
         reached, forward = set(sources), []
@@ -276,7 +276,7 @@ def _parameters(block: Block, wanted: Sequence[Any] | None) -> list[Variable]:
 
 
 def _mark_role_variables(block: Block, pairs: list[tuple[Variable, Variable]]) -> None:
-    """The op that completes a parameter's gradient carries both names, for transpilers."""
+    """Marks the op that completes a parameter's gradient with both names, for transpilers."""
     last_writer = {name: op for op in block.ops for name in op.output_arg_names}
     for parameter, gradient in pairs:
         op = last_writer.get(gradient.name)
@@ -289,7 +289,7 @@ def _seed_shape(loss: Variable) -> tuple[int, ...]:
     for dim in loss.shape:
         size *= dim
     if size not in (1, -1) or any(dim not in (1, -1) for dim in loss.shape):
-        raise ValueError(f"the loss {loss.name} must have one element, it has shape {list(loss.shape)}; take its mean")
+        raise ValueError(f"the loss {loss.name} must have one element, but has shape {list(loss.shape)}; take its mean")
     return tuple(1 for _ in loss.shape) or (1,)
 
 

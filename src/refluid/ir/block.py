@@ -1,4 +1,4 @@
-"""Blocks: an ordered list of operators over a table of variables. Inner blocks see the variables of outer ones."""
+"""Blocks: an ordered list of operators and a table of variables. Inner blocks see the variables of outer ones."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Block:
     # Variables
 
     def var(self, name: str) -> Variable:
-        """The variable of this block with that name."""
+        """Returns the variable of this block with that name."""
         if not isinstance(name, str):
-            raise TypeError(f"a variable is looked up by its name, not by {type(name).__name__}")
+            raise TypeError(f"a variable is looked up by name, not by {type(name).__name__}")
         found = self.vars.get(name)
         if found is None:
             raise ValueError(f"var {name} not in this block")
@@ -51,7 +51,7 @@ class Block:
         return name in self.vars
 
     def find_var_recursive(self, name: str) -> Variable | None:
-        """The variable of that name in this block or the nearest enclosing one."""
+        """Returns the variable with that name in this block or the nearest enclosing one, or None."""
         block: Block | None = self
         while block is not None:
             found = block.vars.get(name)
@@ -76,9 +76,9 @@ class Block:
     var_recursive = _var_recursive
 
     def may_hold(self, name: str, before: Block | None = None) -> bool:
-        """Whether there can be a value of that name: fed, kept in the scope, or written here or further out.
+        """Returns whether a variable can have a value: fed, in the scope, or written here or in an enclosing block.
 
-        ``before`` leaves out the op that runs that block, and those after it.
+        ``before`` excludes the op that runs that block, and later ops.
         """
         variable = self.find_var_recursive(name)
         if variable is None:
@@ -89,7 +89,7 @@ class Block:
         return self.parent is not None and self.parent.may_hold(name)
 
     def create_var(self, **options: Any) -> Variable:
-        """A new variable; an existing one of that name is returned if the description agrees."""
+        """Creates a variable, or returns the existing one with that name if the descriptions agree."""
         name = options.get("name")
         if name is not None and name in self.vars:
             return self._existing(self.vars[name], options)
@@ -109,7 +109,7 @@ class Block:
             known = getattr(variable, "_" + field)
             if known not in ((), None) and getattr(probe, field) != known:
                 raise ValueError(
-                    f"variable {variable.name} exists with {field} {known}; it cannot be created again with {asked}"
+                    f"variable {variable.name} already exists with {field} {known}; it cannot be created with {asked}"
                 )
             setattr(variable, "_" + field, getattr(probe, "_" + field))
         if options.get("persistable"):
@@ -117,13 +117,13 @@ class Block:
         return variable
 
     def create_parameter(self, **options: Any) -> Parameter:
-        """A parameter in the global block; its initializer appends the op that fills it to this block."""
+        """Creates a parameter in the global block; its initializer appends an op to this block."""
         initializer = options.pop("initializer", None)
         home = self.program.global_block()
         existing = home.vars.get(options.get("name") or "")
         if isinstance(existing, Parameter) and existing.shape != tuple(options["shape"]):
             raise ValueError(
-                f"parameter {existing.name} exists with shape {list(existing.shape)}; "
+                f"parameter {existing.name} already exists with shape {list(existing.shape)}; "
                 f"it cannot be shared with shape {list(options['shape'])}"
             )
         parameter = Parameter(home, **options)
@@ -134,7 +134,7 @@ class Block:
         return parameter
 
     def _is_initialized(self, name: str) -> bool:
-        """Sharing a parameter must not initialise it twice."""
+        """Returns whether the parameter is already initialized; a shared one must not be initialized twice."""
         return any(name in op.output_arg_names for op in self.ops)
 
     def all_parameters(self) -> list[Parameter]:
@@ -160,7 +160,7 @@ class Block:
         return clone
 
     def rename_var(self, name: str, new_name: str) -> Variable:
-        """Renames a variable here and in every operator of this block."""
+        """Renames a variable in this block and in all its operators."""
         variable = self.var(name)
         del self.vars[name]
         variable.name = new_name
@@ -175,20 +175,20 @@ class Block:
     # Operators
 
     def append_op(self, *args: Any, **options: Any) -> Operator:
-        """Adds an operator at the end and infers what it writes.
+        """Appends an operator and infers the shapes and dtypes of its outputs.
 
         Args are those of ``Operator``: type, inputs, outputs, attrs.
         """
         return self._insert(len(self.ops), *args, **options)
 
     def prepend_op(self, *args: Any, **options: Any) -> Operator:
-        """Adds an operator at the beginning."""
+        """Inserts an operator at the beginning."""
         return self._insert(0, *args, **options)
 
     _prepend_op = prepend_op
 
     def insert_op(self, index: int, *args: Any, **options: Any) -> Operator:
-        """Adds an operator before the one at ``index``."""
+        """Inserts an operator before the one at ``index``."""
         return self._insert(index, *args, **options)
 
     _insert_op = insert_op
@@ -204,7 +204,7 @@ class Block:
         **_,
     ) -> Operator:
         if type is None:
-            raise ValueError("append_op needs the type of the op")
+            raise ValueError("append_op requires an op type")
         op = Operator(self, type, inputs, outputs, attrs, user_line())
         for name, value in self.program.current_op_attrs().items():
             op.attrs.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""The ``.desc`` faces of programs, blocks, operators and variables: the methods scripts call on Fluid's C++ descs."""
+"""The ``.desc`` views of programs, blocks, operators and variables: methods of Fluid's C++ descs that scripts call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ProgramView:
         self._program = program
 
     def serialize_to_string(self) -> bytes:
-        """The program as a ProgramDesc message."""
+        """Returns the program as a ProgramDesc message."""
         from refluid.ir.protobuf import program_to_bytes
 
         return program_to_bytes(self._program)
@@ -51,14 +51,14 @@ class BlockView:
         return OpView(self._block.ops[index])
 
     def append_op(self) -> OpView:
-        """A new, untyped operator at the end."""
+        """Appends a new operator without a type."""
         op = Operator(self._block, "")
         self._block.ops.append(op)
         self._block.program.changed()
         return OpView(op)
 
     def var(self, name: str | bytes) -> VarView:
-        """The variable of that name, created if it is new."""
+        """Returns the variable with that name, creating it if needed."""
         name = name.decode() if isinstance(name, bytes) else name
         found = self._block.vars.get(name) or self._block.create_var(name=name)
         return VarView(found)
@@ -133,10 +133,10 @@ class OpView:
         self._op.rename_output(old, new)
 
     def check_attrs(self) -> None:
-        """Attributes are checked when the op is inferred."""
+        """Does nothing: attributes are checked during shape inference."""
 
     def infer_var_type(self, block: BlockView) -> None:
-        """Types are inferred together with shapes."""
+        """Does nothing: types are inferred together with shapes."""
 
     def infer_shape(self, block: BlockView) -> None:
         self._op.infer()

@@ -1,4 +1,4 @@
-"""Operators: an op type, variable names by slot, attributes, and the line that asked for it."""
+"""Operators: an op type, variable names by slot, attributes, and the user's source line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from refluid.ir.block import Block
     from refluid.ir.desc import OpView
 
-LARGE = 1024  # elements from which an attribute stays an array: a pretrained table is no list of Python numbers
+LARGE = 1024  # an attribute with this many elements stays an array, e.g. a pretrained table
 
 
 class Operator:
-    """One operation of a block."""
+    """One operator of a block."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Operator:
         self.outputs = _names_by_slot(outputs)
         self.attrs = {name: _plain(value) for name, value in (attrs or {}).items() if value is not None}
         self.written_at = written_at
-        self.originals: dict[str, str] = {}  # on recomputed copies: their variables' originals
-        self.implied: dict[str, list[str]] = {}  # inputs by slot that real Fluid's form of the op leaves out
+        self.originals: dict[str, str] = {}  # on recomputed copies: variable -> its original
+        self.implied: dict[str, list[str]] = {}  # inputs by slot that Fluid's form of the op omits
 
     @property
     def program(self):
@@ -49,7 +49,7 @@ class Operator:
 
     @property
     def definition(self) -> registry.OpDef:
-        """The registered op this operator is of."""
+        """The definition of the op."""
         try:
             return registry.lookup(self.type)
         except UnknownOpError as error:
@@ -68,11 +68,11 @@ class Operator:
     # Names
 
     def input(self, name: str) -> list[str]:
-        """The variable names in an input slot."""
+        """Returns the variable names in an input slot."""
         return list(self.inputs.get(name, ()))
 
     def output(self, name: str) -> list[str]:
-        """The variable names in an output slot."""
+        """Returns the variable names in an output slot."""
         return list(self.outputs.get(name, ()))
 
     @property
@@ -92,12 +92,12 @@ class Operator:
         return [name for names in self.outputs.values() for name in names]
 
     def rename_input(self, old_name: str, new_name: str) -> None:
-        """Reads ``new_name`` wherever this operator read ``old_name``."""
+        """Replaces ``old_name`` by ``new_name`` in the inputs."""
         self.inputs = _renamed(self.inputs, old_name, new_name)
         self.program.changed()
 
     def rename_output(self, old_name: str, new_name: str) -> None:
-        """Writes ``new_name`` wherever this operator wrote ``old_name``."""
+        """Replaces ``old_name`` by ``new_name`` in the outputs."""
         self.outputs = _renamed(self.outputs, old_name, new_name)
         self.program.changed()
 
@@ -106,7 +106,7 @@ class Operator:
     # Attributes
 
     def attr(self, name: str) -> Any:
-        """An attribute's value, or its default where the operator does not set it."""
+        """Returns the value of an attribute, or its default if it is not set."""
         if name in self.attrs:
             return self.attrs[name]
         defaults = registry.lookup(self.type).attrs if registry.is_known(self.type) else {}
@@ -123,11 +123,11 @@ class Operator:
         return sorted({*self.attrs, *defaults})
 
     def all_attrs(self) -> dict[str, Any]:
-        """Every attribute with its value, defaults included."""
+        """Returns all attributes with their values, including defaults."""
         return {name: self.attr(name) for name in self.attr_names}
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Changes or adds an attribute."""
+        """Sets an attribute."""
         self.attrs[name] = _plain(value)
         self.program.changed()
 
@@ -149,14 +149,14 @@ class Operator:
         return list(self.attrs.get(OP_ROLE_VAR, ()))
 
     def sub_blocks(self) -> list[Block]:
-        """The blocks this operator runs (loop bodies, branches)."""
+        """Returns the blocks this operator runs (loop bodies, branches)."""
         from refluid.ir.block import Block
 
         values = [v for value in self.attrs.values() for v in (value if isinstance(value, list) else [value])]
         return [value for value in values if isinstance(value, Block)]
 
     def within(self) -> Iterator[Operator]:
-        """This operator and all those in the blocks it runs."""
+        """Yields this operator and all operators in the blocks it runs."""
         yield self
         for block in self.sub_blocks():
             for op in block.ops:
@@ -165,7 +165,7 @@ class Operator:
     # Shapes
 
     def infer(self) -> None:
-        """Writes shape, dtype, type and LoD level of the outputs into their variables."""
+        """Infers shape, dtype, type and LoD level of the outputs and sets them on their variables."""
         if self.type in registry.BOUNDARY:
             return
         definition = self.definition
@@ -198,7 +198,7 @@ class Operator:
             raise self.error(str(error).strip().split("\n")[0]) from error
 
     def described_inputs(self) -> Described:
-        """Shape and dtype of every input variable that has them, by slot."""
+        """Returns shape and dtype of every input variable that has them, by slot."""
         described: Described = {}
         for slot, names in self.inputs.items():
             variables = [self.block.find_var_recursive(name) for name in names]
@@ -207,7 +207,7 @@ class Operator:
         return described
 
     def _infer_gradient(self, definition: registry.OpDef) -> None:
-        """A gradient looks like the variable it belongs to."""
+        """Gives each gradient the shape and dtype of its variable."""
         sparse = definition.sparse_outputs(self.attrs) if definition.sparse_outputs else ()
         for slot, names in self.outputs.items():
             forward = self.inputs.get(slot.removesuffix("@GRAD"), ())
@@ -220,9 +220,9 @@ class Operator:
                         variable._type = VarType.SELECTED_ROWS
 
     def _sequence_model(self, definition: registry.OpDef) -> Variable | None:
-        """The first input that holds sequences, if outputs with as many rows are to be cut like it.
+        """Returns the first input with sequences, whose LoD is shared by outputs with as many rows.
 
-        Fluid looks at the first input only; one with other rows, such as a scale, does not count here.
+        Fluid considers the first input only; inputs with other rows, such as a scale, are skipped here.
         """
         if definition.lod != "share":
             return None
@@ -233,12 +233,12 @@ class Operator:
             return model
         return None
 
-    # Telling
+    # Errors
 
     def error(self, problem: str, hint: str | None = None, described: Mapping[str, str] | None = None) -> OpError:
-        """The error that says what is wrong with this operator, with its variables and the user's line.
+        """Returns an error that describes this operator, its variables and the user's line.
 
-        ``described`` replaces what is known of variables, by name: their real shapes once data is there.
+        ``described`` overrides the description of variables by name, e.g. with their actual shapes at run time.
         """
         lines = [
             f"{slot:<11} {name}  {(described or {}).get(name) or self._describe(name)}"
@@ -267,7 +267,7 @@ class Operator:
     __repr__ = __str__
 
     def copy_to(self, block: Block) -> Operator:
-        """The same operator in another block; sub-blocks still point into the old program."""
+        """Copies this operator to another block; sub-blocks still refer to the old program."""
         copy = object.__new__(Operator)
         copy.block, copy.type, copy.written_at = block, self.type, self.written_at
         copy.inputs = {slot: list(names) for slot, names in self.inputs.items()}
@@ -291,7 +291,7 @@ def _names_by_slot(arguments: Mapping[str, Any] | None) -> dict[str, list[str]]:
 
 def _checked_name(slot: str, value: Any) -> str:
     if not isinstance(value, str | bytes | Variable):
-        raise TypeError(f"slot {slot} takes variables or names, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"slot {slot} expects variables or names, not {type(value).__name__}: {value!r}")
     return name_of(value)
 
 
@@ -300,7 +300,7 @@ def _renamed(by_slot: dict[str, list[str]], old: str, new: str) -> dict[str, lis
 
 
 def _plain(value: Any) -> Any:
-    """Attributes are plain Python values, so that they can be compared, printed and saved; but for large arrays."""
+    """Converts an attribute to plain Python values that can be compared, printed and saved; keeps large arrays."""
     if isinstance(value, np.ndarray):
         return value if value.size > LARGE else value.tolist()
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""Programs: blocks as data. Building one touches no array; running one is the executor's business."""
+"""Programs: blocks as data. Building one touches no arrays; the executor runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _uids = itertools.count()
 
 
 class Program:
-    """A program: block 0 is the main one, others belong to control-flow operators."""
+    """A program: block 0 is the main block; the others belong to control-flow operators."""
 
     def __init__(self):
         self.blocks: list[Block] = [Block(self, 0)]
@@ -33,10 +33,10 @@ class Program:
         self._parameters_on_pservers: Any = None
         self._is_test = False
 
-    # Identity: what a compilation depends on
+    # Identity: what compiled code depends on
 
     def changed(self) -> None:
-        """Called by everything that alters the program; compiled steps belong to one version."""
+        """Increments the version; called by every modification, because compiled steps belong to one version."""
         self._version += 1
 
     @property
@@ -45,7 +45,7 @@ class Program:
 
     @property
     def random_seed(self) -> int:
-        """0 for fresh randomness in every run, another number for repeatable runs."""
+        """The random seed; 0 draws new random numbers in every run."""
         return self._seed
 
     @random_seed.setter
@@ -82,14 +82,14 @@ class Program:
         self.current_block_idx = self.current_block().parent_idx
 
     def list_vars(self) -> Iterator[Variable]:
-        """Every variable of every block."""
+        """Yields every variable of every block."""
         for block in self.blocks:
             yield from block.vars.values()
 
     def all_parameters(self) -> list[Parameter]:
         return [p for block in self.blocks for p in block.all_parameters()]
 
-    # Roles: attributes that every op appended now receives
+    # Roles: attributes that newly appended ops receive
 
     def current_op_attrs(self) -> dict[str, Any]:
         attrs: dict[str, Any] = {OP_ROLE: int(self._op_role)}
@@ -131,23 +131,23 @@ class Program:
             self._op_role, self._op_role_var = before
 
     def _optimized_guard(self, param_and_grads: Sequence[Any]):
-        """Ops inside belong to the optimizer and update these variables."""
+        """Marks ops appended inside as optimizer ops that update these variables."""
         return self._role_guard(OpRole.Optimize, param_and_grads)
 
     optimized_guard = _optimized_guard
 
     def _backward_role_guard(self):
-        """Ops inside belong to the backward pass."""
+        """Marks ops appended inside as backward ops."""
         return self._role_guard(OpRole.Backward)
 
     def _lr_schedule_guard(self, is_with_opt: bool = False):
-        """Ops inside compute the learning rate."""
+        """Marks ops appended inside as learning rate ops."""
         return self._role_guard(OpRole.LRSched | OpRole.Optimize if is_with_opt else OpRole.LRSched)
 
     # Copies
 
     def clone(self, for_test: bool = False) -> Program:
-        """A copy; with ``for_test`` without backward and optimizer ops and with is_test set where ops have it."""
+        """Returns a copy; ``for_test`` drops backward and optimizer ops and sets is_test on ops that have it."""
         copy = self._copy()
         if for_test:
             from refluid.ir.prune import drop_training_ops, set_test_mode
@@ -179,7 +179,7 @@ class Program:
         return copy
 
     def become(self, other: Program) -> None:
-        """Takes over what another program says; whoever holds this program, or variables of it, goes on with that."""
+        """Replaces the contents of this program by another's; references to it and its variables stay valid."""
         blocks = [Block(self, block.idx, block.parent_idx) for block in other.blocks]
         self.blocks = [*self.blocks, *blocks[len(self.blocks) :]][: len(blocks)]
         for source, target in zip(other.blocks, self.blocks, strict=True):
@@ -196,7 +196,7 @@ class Program:
         self.changed()
 
     def _prune(self, targets: Sequence[Any] | Any) -> Program:
-        """A copy with only the ops that the targets need."""
+        """Returns a copy with only the ops that the targets need."""
         from refluid.ir.prune import prune
 
         return prune(self, targets)
@@ -207,7 +207,7 @@ class Program:
         return prune(self, targets, feeded_var_names)
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
-        """A copy for inference: is_test set, readers removed."""
+        """Returns a copy for inference: sets is_test and removes readers."""
         from refluid.ir.prune import drop_readers, set_test_mode
 
         copy = self._copy()
@@ -217,7 +217,7 @@ class Program:
         return copy
 
     def _copy_param_info_from(self, other: Program) -> None:
-        """Variables that are parameters in ``other`` become parameters here."""
+        """Turns variables that are parameters in ``other`` into parameters here."""
         mine = self.global_block()
         for parameter in other.global_block().all_parameters():
             if parameter.name in mine.vars:
@@ -232,7 +232,7 @@ class Program:
                 mine[variable.name].is_data = variable.is_data
                 mine[variable.name].need_check_feed = variable.need_check_feed
 
-    # Forms
+    # Serialized and text forms
 
     @property
     def desc(self) -> ProgramView:
@@ -242,13 +242,13 @@ class Program:
 
     @staticmethod
     def parse_from_string(binary_str: bytes) -> Program:
-        """The program a ProgramDesc message describes."""
+        """Parses a ProgramDesc message."""
         from refluid.ir.protobuf import program_from_bytes
 
         return program_from_bytes(binary_str)
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """The program as readable text."""
+        """Returns the program as readable text."""
         from refluid.ir.text import program_text
 
         return program_text(self, with_details)
@@ -268,7 +268,7 @@ def _rebind(value: Any, program: Program) -> Any:
 
 
 class _NameScope:
-    """A path of names that ops carry, for drawing graphs."""
+    """A hierarchy of names attached to ops, for drawing graphs."""
 
     def __init__(self):
         self._path: list[str] = []
@@ -294,9 +294,9 @@ _startup_program = Program()
 
 @contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
-    """Ops inside carry ``prefix`` in their name scope."""
+    """Adds ``prefix`` to the name scope of ops appended inside."""
     if not prefix:
-        raise ValueError("name_scope needs a prefix")
+        raise ValueError("name_scope requires a prefix")
     _name_scope.enter(prefix)
     try:
         yield
@@ -305,24 +305,24 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 
 
 def default_main_program() -> Program:
-    """The program that layers append to."""
+    """Returns the program that layers append to."""
     return _main_program
 
 
 def default_startup_program() -> Program:
-    """The program that initialisers append to."""
+    """Returns the program that initializers append to."""
     return _startup_program
 
 
 def switch_main_program(program: Program) -> Program:
-    """Makes ``program`` the default main program and returns the one before."""
+    """Makes ``program`` the default main program and returns the previous one."""
     global _main_program
     before, _main_program = _main_program, program
     return before
 
 
 def switch_startup_program(program: Program) -> Program:
-    """Makes ``program`` the default startup program and returns the one before."""
+    """Makes ``program`` the default startup program and returns the previous one."""
     global _startup_program
     before, _startup_program = _startup_program, program
     return before
@@ -330,7 +330,7 @@ def switch_startup_program(program: Program) -> Program:
 
 @contextmanager
 def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
-    """Layers inside append to ``main_program``, initialisers to ``startup_program``."""
+    """Makes layers inside append to ``main_program`` and initializers to ``startup_program``."""
     for role, program in (("main", main_program), ("startup", startup_program)):
         if not (isinstance(program, Program) or (role == "startup" and program is None)):
             raise TypeError(f"the {role} program of program_guard must be a Program, not {type(program).__name__}")

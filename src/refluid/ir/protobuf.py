@@ -1,6 +1,6 @@
-"""Programs to and from Fluid's ProgramDesc messages.
+"""Conversion of programs to and from Fluid's ProgramDesc messages.
 
-A message from a stranger is read in at most 200 times its size and 16 MB; the worst are many tiny operators.
+Reading an untrusted message takes at most 200 times its size plus 16 MB; many tiny operators are the worst case.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from refluid.ir.program import Program
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType
 
-pb: Any = framework_pb2  # generated: its names exist at run time only
+pb: Any = framework_pb2  # generated: its names exist only at run time
 
-VERSION = 1008005  # what real Fluid 1.8.5 writes
-_MAX_DEPTH = 64  # of blocks in blocks
+VERSION = 1008005  # as written by Fluid 1.8.5
+_MAX_DEPTH = 64  # of nested blocks
 
-# Attributes that Fluid gives every op, with their types: an empty list does not tell its own.
+# Attributes that Fluid adds to every op, with their types: an empty list does not reveal its own.
 _EVERY_OP = {
     "op_role": "INT",
     "op_role_var": "STRINGS",
@@ -55,12 +55,12 @@ _LISTS = frozenset({pb.INTS, pb.FLOATS, pb.STRINGS, pb.BOOLEANS, pb.BLOCKS, pb.L
 
 
 def program_to_bytes(program: Program) -> bytes:
-    """The program as a serialized ProgramDesc."""
+    """Serializes a program as a ProgramDesc."""
     return program_to_message(program).SerializeToString()
 
 
 def program_from_bytes(data: bytes) -> Program:
-    """The program of a serialized ProgramDesc."""
+    """Parses a serialized ProgramDesc."""
     message = pb.ProgramDesc()
     try:
         message.ParseFromString(bytes(data))
@@ -91,10 +91,10 @@ def program_from_message(message: Any) -> Program:
     depths: list[int] = []
     for place, (source, block) in enumerate(zip(message.blocks, program.blocks, strict=True)):
         if block.idx != place or not -1 <= block.parent_idx < max(place, 1):
-            raise ValueError(f"block {block.idx} of the program is out of place (parent {block.parent_idx})")
+            raise ValueError(f"block {block.idx} of the program has an invalid position (parent {block.parent_idx})")
         depths.append(1 + depths[block.parent_idx] if block.parent_idx >= 0 and place else 0)
         if depths[-1] > _MAX_DEPTH:
-            raise ValueError(f"the blocks of the program are inside each other more than {_MAX_DEPTH} times")
+            raise ValueError(f"the blocks of the program are nested more than {_MAX_DEPTH} levels deep")
         block.forward_block_idx = source.forward_block_idx
         for described in source.vars:
             block.vars[_name(described.name)] = _variable(block, described)
@@ -195,27 +195,27 @@ def _operator(block: Block, described: Any) -> Operator:
 
 
 def _name(text: Any) -> str:
-    """A name; protobuf gives bytes where a text is not UTF-8."""
+    """Returns a name; protobuf yields bytes for text that is not UTF-8."""
     if isinstance(text, bytes):
         raise ValueError(f"the program has a name that is not text: {text[:40]!r}")
     return text
 
 
 def _readable(value: Any) -> Any:
-    """Texts in other encodings, as the source lines of Python 2 scripts may be, as far as they can be read."""
+    """Decodes text in other encodings, such as source lines of Python 2 scripts, as far as possible."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _block(block: Block, index: int) -> Block:
-    """A block that an op of ``block`` runs; it comes later in the program, so that no block can run itself."""
+    """Returns a block that an op of ``block`` runs; it must come later, so that no block can run itself."""
     blocks = block.program.blocks
     if not block.idx < index < len(blocks):
-        raise ValueError(f"an op of block {block.idx} refers to block {index}, the program has {len(blocks)}")
+        raise ValueError(f"an op of block {block.idx} refers to block {index}, but the program has {len(blocks)}")
     return blocks[index]
 
 
 def attr_type(op_type: str, name: str, value: Any) -> int:
-    """The AttrType of an attribute: Fluid's for ops it has, else by the value."""
+    """Returns the AttrType of an attribute: Fluid's for known ops, otherwise derived from the value."""
     known = _known_attr_types()
     forward = op_type
     while forward not in known and forward.endswith("_grad"):

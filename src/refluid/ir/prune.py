@@ -1,4 +1,4 @@
-"""Taking ops out of programs: what targets do not need, what only training needs, readers."""
+"""Removal of ops from programs: those that targets do not need, training ops, readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READERS = frozenset({"read", "create_double_buffer_reader", "create_py_reader",
 
 
 def prune(program: Program, targets: Sequence[Any] | Any, feeds: Sequence[str] = ()) -> Program:
-    """A copy of ``program`` with only the ops of block 0 that ``targets`` need, given ``feeds``."""
+    """Returns a copy of ``program`` with only the ops of block 0 that ``targets`` need, given ``feeds``."""
     targets = targets if isinstance(targets, list | tuple) else [targets]
     copy = program._copy()
     block = copy.global_block()
@@ -33,12 +33,12 @@ def _target_name(target: Any) -> str:
     if isinstance(target, Operator):
         return target.output_arg_names[0]
     if not isinstance(target, str | Variable):
-        raise ValueError(f"a target is a variable, an operator or a name, not {type(target).__name__}")
+        raise ValueError(f"a target must be a variable, an operator or a name, not {type(target).__name__}")
     return name_of(target)
 
 
 def needed_operators(ops: Sequence[Operator], wanted: set[str], feeds: frozenset[str] = frozenset()) -> list[Operator]:
-    """The operators that lead to the ``wanted`` variables, given ``feeds``."""
+    """Returns the operators needed to compute the ``wanted`` variables, given ``feeds``."""
     wanted, kept = set(wanted) - feeds, []
     for op in reversed(ops):
         if wanted.intersection(op.output_arg_names):
@@ -50,7 +50,7 @@ def needed_operators(ops: Sequence[Operator], wanted: set[str], feeds: frozenset
 
 
 def drop_training_ops(program: Program) -> None:
-    """Removes backward, optimizer and learning-rate ops, and the variables only they use."""
+    """Removes backward, optimizer and learning rate ops, and the variables that only they use."""
     block = program.global_block()
     dropped = [op for op in block.ops if _is_training(op)]
     if not dropped:
@@ -63,14 +63,14 @@ def drop_training_ops(program: Program) -> None:
 
 
 def _is_training(op: Operator) -> bool:
-    """Whether an op takes part in training only; rows of tables on servers are looked up in tests too."""
+    """Returns whether an op is needed for training only; lookups in tables on servers are needed in tests too."""
     if op.role & (OpRole.RPC | OpRole.Dist):
         return op.type != "distributed_lookup_table"
     return bool(op.role & (OpRole.Backward | OpRole.Optimize))
 
 
 def set_test_mode(program: Program) -> None:
-    """Sets is_test on every op that knows the attribute."""
+    """Sets is_test on every op that has the attribute."""
     for block in program.blocks:
         for op in block.ops:
             if op.has_attr("is_test"):
@@ -82,7 +82,7 @@ def set_test_mode(program: Program) -> None:
 
 
 def drop_readers(program: Program) -> None:
-    """Removes the ops that read data inside the program, up to the last of them."""
+    """Removes the ops that read data inside the program, and everything before the last of them."""
     block = program.global_block()
     last = max((i for i, op in enumerate(block.ops) if op.type in _READERS), default=-1)
     block.ops = block.ops[last + 1 :]

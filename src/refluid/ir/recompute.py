@@ -1,8 +1,8 @@
-"""Recomputation: between checkpoints, backward ops read copies of the forward values that are computed again.
+"""Recomputation: between checkpoints, backward ops read recomputed copies of the forward values.
 
-The forward ops of a segment are appended once more right before the segment's gradients, on variables with a suffix.
-A ``recompute_barrier`` op hands the segment its inputs, tied to the gradient that is just arriving, so that the
-compiler neither merges the copies with the originals nor computes them early.
+The forward ops of a segment are appended again right before its gradients, on variables with a suffix. A
+``recompute_barrier`` op passes the segment its inputs, tied to the incoming gradient, so that the compiler neither
+merges the copies with the originals nor computes them early.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from refluid.ir.variable import name_of
 
 
 class RecomputedSegments:
-    """Cuts the forward ops of ``block`` at the checkpoints and recomputes each segment on demand."""
+    """Splits the forward ops of ``block`` at the checkpoints and recomputes each segment on demand."""
 
     def __init__(self, block: Block, checkpoints: Sequence[Any]):
         self.block = block
@@ -26,7 +26,7 @@ class RecomputedSegments:
         names = {name_of(v) for v in checkpoints}
         unknown = [name for name in sorted(names) if block.find_var_recursive(name) is None]
         if unknown:
-            raise ValueError(f"checkpoints that are not in the program: {', '.join(unknown)}")
+            raise ValueError(f"checkpoints not found in the program: {', '.join(unknown)}")
         for op in block.ops:
             self._segment_of[id(op)] = len(self._segments) - 1
             self._segments[-1].append(op)
@@ -35,7 +35,7 @@ class RecomputedSegments:
         self._last = len(self._segments) - 1
 
     def recomputed(self, op: Operator, gradients: list[str]) -> Operator:
-        """The copy of ``op`` to differentiate; the last segment's values are still at hand, so it has no copy."""
+        """Returns the copy of ``op`` to differentiate; the last segment needs none, as its values are still live."""
         index = self._segment_of.get(id(op), self._last)
         if index == self._last:
             return op

@@ -1,4 +1,4 @@
-"""Op roles: what part of a training step an op belongs to. Clones, transpilers and schedulers cut programs by them."""
+"""Op roles: the part of a training step an op belongs to. Clones, transpilers and schedulers select ops by role."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OP_DEVICE = "op_device"
 
 
 class OpRole(IntFlag):
-    """Fluid's bits; Loss marks the op that makes the loss, in forward or backward."""
+    """Fluid's role bits; Loss marks the op that computes the loss, in forward or backward."""
 
     Forward = 0x0000
     Backward = 0x0001

@@ -1,4 +1,4 @@
-"""Where the user wrote something: the nearest stack frame outside refluid and paddle."""
+"""The user's source line: the nearest stack frame outside refluid and paddle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import refluid
 
-# paddle and refluid are installed side by side; the transpiler and the runtime may live elsewhere in a checkout.
+# paddle and refluid are installed side by side; in a checkout, transpiler and runtime may live elsewhere.
 _OURS = tuple(
     str(folder) + "/"
     for root in [Path(refluid.__file__).parent]
@@ -19,7 +19,7 @@ _OURS = tuple(
 
 
 class SourceLine(NamedTuple):
-    """A line of the user's script; the text is read only when somebody prints it."""
+    """A line of the user's script; its text is read only when printed."""
 
     filename: str
     line: int
@@ -32,7 +32,7 @@ class SourceLine(NamedTuple):
 
 
 def user_line() -> SourceLine | None:
-    """The line of the innermost frame that is not ours."""
+    """Returns the line of the innermost frame outside refluid and paddle."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename

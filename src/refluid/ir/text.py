@@ -1,4 +1,4 @@
-"""Programs as text, for people: one line a variable, one line an operator."""
+"""Programs as readable text: one line per variable and per operator."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _HIDDEN = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
 
 
 def program_text(program: Program, with_details: bool = False) -> str:
-    """Every block, in order."""
+    """Formats all blocks, in order."""
     return "\n".join(block_text(block, with_details) for block in program.blocks)
 
 
 def block_text(block: Block, with_details: bool = False) -> str:
-    """A block's variables and operators."""
+    """Formats a block's variables and operators."""
     head = f"{{ // block {block.idx}" + (f", inside block {block.parent_idx}" if block.parent_idx >= 0 else "")
     lines = [f"    {variable_text(variable, with_details)}" for variable in block.vars.values()]
     lines += [""] if lines and block.ops else []

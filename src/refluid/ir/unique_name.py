@@ -1,4 +1,4 @@
-"""Fresh names: fc_0, fc_1, ... One generator is current; guards switch it, so that two programs can agree on names."""
+"""Unique names: fc_0, fc_1, ... Guards switch the current generator, so that two programs can use the same names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class UniqueNameGenerator:
-    """Counts keys: the n-th call for a key gives ``prefix + key_n``."""
+    """Counts keys: the n-th call for a key returns ``prefix + key_n``."""
 
     def __init__(self, prefix: str | None = None):
         self.prefix = prefix or ""
@@ -24,12 +24,12 @@ _generator = UniqueNameGenerator()
 
 
 def generate(key: str) -> str:
-    """A name that starts with ``key`` and has not been given before by the current generator."""
+    """Returns a name that starts with ``key`` and is unique within the current generator."""
     return _generator(key)
 
 
 def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
-    """Makes ``new_generator`` (by default a fresh one) current and returns the one before."""
+    """Makes ``new_generator`` (by default a new one) current and returns the previous one."""
     global _generator
     before = _generator
     _generator = new_generator or UniqueNameGenerator()
@@ -38,7 +38,7 @@ def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenera
 
 @contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
-    """Names inside come from ``new_generator``: a generator, a prefix for a fresh one, or a fresh one by default."""
+    """Generates names inside with ``new_generator``: a generator, a prefix for a new one, or by default a new one."""
     if isinstance(new_generator, bytes):
         new_generator = new_generator.decode()
     if isinstance(new_generator, str):

@@ -1,4 +1,4 @@
-"""Variables: named places in a block, described but not holding values."""
+"""Variables: named and typed, but without values."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Variable:
 
     @property
     def grad_name(self) -> str:
-        """The name of this variable's gradient."""
+        """Returns the name of this variable's gradient."""
         return self.name + "@GRAD"
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
@@ -131,15 +131,15 @@ class Variable:
     __repr__ = __str__
 
     def set_error_clip(self, error_clip: Any) -> None:
-        """Clips this variable's gradient wherever it is computed."""
+        """Sets how this variable's gradient is clipped where it is computed."""
         self.error_clip = error_clip
 
     def set_desc(self, view: VarView) -> None:
-        """Takes over another variable's description."""
+        """Copies another variable's description."""
         self.shape, self.dtype, self.lod_level = view.shape(), view.dtype(), view.lod_level()
 
     def copy_to(self, block: Block) -> Variable:
-        """The same variable in another block."""
+        """Copies this variable to another block."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy.block, copy.op = block, None
@@ -162,7 +162,7 @@ class Parameter(Variable):
 
     def __init__(self, block: Block, shape: Sequence[int], dtype: Any, **options: Any):
         if not shape or any(dim <= 0 for dim in shape):
-            raise ValueError(f"a parameter needs a shape of positive dims, {options.get('name')} got {list(shape)}")
+            raise ValueError(f"a parameter requires positive dims, but {options.get('name')} has shape {list(shape)}")
         self.trainable = options.pop("trainable", True)
         self.optimize_attr = options.pop("optimize_attr", None) or {"learning_rate": 1.0}
         self.regularizer = options.pop("regularizer", None)
@@ -179,7 +179,7 @@ def _as_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def name_of(variable: Any) -> str:
-    """A variable's name; strings stand for themselves."""
+    """Returns a variable's name, or a string unchanged."""
     if isinstance(variable, bytes):
         return variable.decode()
     return variable if isinstance(variable, str) else variable.name

@@ -11,7 +11,7 @@ from refluid.ops.core.dtypes import fluid_dtype, numpy_dtype
 
 
 class VarType(IntEnum):
-    """What a variable holds (LOD_TENSOR, SELECTED_ROWS, ...) or what its elements are (FP32, INT64, ...)."""
+    """The kind of a variable (LOD_TENSOR, SELECTED_ROWS, ...) or the dtype of its elements (FP32, INT64, ...)."""
 
     BOOL = 0
     INT16 = 1
@@ -44,10 +44,10 @@ class VarType(IntEnum):
 
 
 def as_dtype(dtype: Any) -> VarType:
-    """The dtype member for a name, a NumPy dtype, a number or a member."""
+    """Converts a name, a NumPy dtype, a number or a member to a dtype member."""
     return VarType(fluid_dtype(dtype))
 
 
 def as_numpy(dtype: VarType) -> np.dtype:
-    """The NumPy dtype of a dtype member."""
+    """Converts a dtype member to a NumPy dtype."""
     return numpy_dtype(int(dtype))

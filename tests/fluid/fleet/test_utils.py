@@ -92,7 +92,7 @@ def test_the_auc_of_counts(one_worker, capsys):
 def test_what_pslib_did_is_said():
     with pytest.raises(NotImplementedError, match="FleetUtil.save_xbox_base_model requires tables of pslib"):
         FleetUtil().save_xbox_base_model("out", "20190720")
-    with pytest.raises(ValueError, match="mode is 'pslib' or 'transpiler', not 'x'"):
+    with pytest.raises(ValueError, match="mode must be 'pslib' or 'transpiler', not 'x'"):
         FleetUtil("x")
 
 
