@@ -5,28 +5,26 @@ One class per kind. The operators are read once, when a program is first run; a 
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from refluid.errors import OutOfRangeError
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
-from refluid.ops.core.values import Ragged, plain
 from refluid.runtime.modes import Mode
 from refluid.runtime.server.peers import ServerSums
 from refluid.runtime.server.service import ListenAndServe
 from refluid.runtime.trainer.async_exchange import Background
 from refluid.runtime.trainer.base import TrainerExchange
-from refluid.runtime.trainer.exchange_plan import Lookup, Sliced, Traffic, job_of, read_traffic
+from refluid.runtime.trainer.exchange_plan import Sliced, Traffic, job_of, read_traffic
 from refluid.runtime.trainer.geo import GeoPushPull
 from refluid.runtime.trainer.half_async import HalfAsync
+from refluid.runtime.trainer.lookups import Lookups
 from refluid.runtime.trainer.packing import join, messages, on_host, to_device
-from refluid.runtime.trainer.session import OFFER, ROWS, START, Message, current, session_of
-from refluid.runtime.transport.wire import Value, dense, pb
+from refluid.runtime.trainer.session import OFFER, START, Message, current, session_of
+from refluid.runtime.transport.wire import Value, pb
 from refluid.scope import Scope
 
 
@@ -101,62 +99,6 @@ class PushPull(TrainerExchange):
     def exchange(self, pushes: Sequence[tuple[Sliced, Value]], steps: int = 1) -> dict[str, Any]:
         """Pushes gradients that stand for so many steps, and returns the parameters that come back."""
         return self.pulled(self.session.push(messages(pushes, self.wanted), steps))
-
-
-class Lookups(TrainerExchange):
-    """Rows of tables that live on servers, for the ids of a batch."""
-
-    def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        wanted = [(lookup, *_ids_of(lookup, env)) for lookup in self.traffic.lookups]
-        requests: dict[str, dict[str, Any]] = {}
-        places = {}
-        for lookup, ids, _ in wanted:
-            for part in lookup.table.slices:
-                inside = np.flatnonzero((ids >= part.begin) & (ids < part.end))
-                requests.setdefault(part.endpoint, {})[part.name] = ids[inside] - part.begin
-                places[lookup.table.name, part.name] = inside
-        answers = self.session.exchange(ROWS, {endpoint: Message(ids) for endpoint, ids in requests.items()})
-        found: dict[str, Any] = {}
-        for lookup, ids, values in wanted:
-            table = lookup.table
-            rows = np.empty((len(ids), *table.shape[1:]), table.dtype)
-            for part in table.slices:
-                rows[places[table.name, part.name]] = dense(answers[part.endpoint][part.name])
-            if lookup.padding >= 0:
-                rows[ids == lookup.padding] = 0
-            found.update(_outputs(lookup, values, rows))
-        return found
-
-
-def _ids_of(lookup: Lookup, env: Mapping[str, Any]) -> tuple[np.ndarray, list[Any]]:
-    """All ids of a lookup in one array, and the values they come from."""
-    values = [env[name] for name in lookup.ids]
-    ids = np.concatenate([np.asarray(plain(value)).reshape(-1) for value in values])
-    height = lookup.table.shape[0]
-    wrong = (ids < 0) | (ids >= height)
-    if lookup.padding >= 0:
-        wrong &= ids != lookup.padding
-    bad = ids[wrong]
-    if bad.size:
-        raise OutOfRangeError(
-            lookup.operator.type,
-            f"id {bad[0]} is not in the table {lookup.table.name}, which has {height} rows",
-            [f"Ids         {', '.join(lookup.ids)}"],
-            written_at=str(lookup.operator.written_at),
-        )
-    return ids, values
-
-
-def _outputs(lookup: Lookup, values: Sequence[Any], rows: np.ndarray) -> dict[str, Any]:
-    """The rows of each variable of ids, in its shape and with its sequences."""
-    found, begin = {}, 0
-    for name, value in zip(lookup.outputs, values, strict=True):
-        shape = value.shape if lookup.keeps_last else value.shape[:-1]
-        count = math.prod(value.shape)
-        taken = rows[begin : begin + count].reshape(*shape, *rows.shape[1:])
-        found[name] = value.with_data(taken) if isinstance(value, Ragged) else taken
-        begin += count
-    return found
 
 
 class Notice(Exchange):

@@ -18,19 +18,13 @@ ROWS = 40
 class Role:
     """The programs of one process of a job."""
 
-    def __init__(self, endpoints, trainer=0, trainers=1, width=4, normalised=False, clip=None, **config):
+    def __init__(self, endpoints, trainer=0, trainers=1, width=4, normalised=False, network=None, clip=None, **config):
         self.endpoints = endpoints
         self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.core.Scope()
         self.main.random_seed = self.startup.random_seed = 5
         self.exe = fluid.Executor(fluid.CPUPlace())
         with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
-            x = fluid.layers.data("x", [width])
-            ids = fluid.layers.data("ids", [1], dtype="int64")
-            table = fluid.layers.embedding(ids, [ROWS, 3], is_sparse=True, param_attr="table")
-            hidden = fluid.layers.fc(fluid.layers.concat([x, table], axis=1), 8)
-            if normalised:  # a trainer changes state of its own
-                hidden = fluid.layers.batch_norm(hidden)
-            self.loss = fluid.layers.mean(fluid.layers.square(hidden))
+            self.loss = network() if network is not None else _network(width, normalised)
             if clip is not None:
                 fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(clip))
             fluid.optimizer.SGD(1.0).minimize(self.loss) if clip else fluid.optimizer.Adam(0.01).minimize(self.loss)
@@ -67,6 +61,16 @@ class Role:
 
     def close(self):
         self.exe.close()
+
+
+def _network(width, normalised):
+    x = fluid.layers.data("x", [width])
+    ids = fluid.layers.data("ids", [1], dtype="int64")
+    table = fluid.layers.embedding(ids, [ROWS, 3], is_sparse=True, param_attr="table")
+    hidden = fluid.layers.fc(fluid.layers.concat([x, table], axis=1), 8)
+    if normalised:  # a trainer changes state of its own
+        hidden = fluid.layers.batch_norm(hidden)
+    return fluid.layers.mean(fluid.layers.square(hidden))
 
 
 def _config(options):
