@@ -28,8 +28,7 @@ class Lookups(TrainerExchange):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         # All lookups of a table share one request: servers know rows by the name of the slice only.
         ids = {
-            name: np.concatenate([_ids_of(lookup, env) for lookup in lookups])
-            for name, lookups in self._tables.items()
+            name: np.concatenate([_ids_of(lookup, env) for lookup in lookups]) for name, lookups in self._tables.items()
         }
         requests: dict[str, dict[str, Value]] = {}
         inside: dict[str, np.ndarray] = {}
