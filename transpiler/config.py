@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
-
-class Mode(IntEnum):
-    """How trainers work together; operators carry the number as ``distributed_mode``."""
-
-    SYNC = 0
-    ASYNC = 1
-    HALF_ASYNC = 2
-    GEO = 3
+from refluid.ir.modes import Mode
 
 
 class DistributeTranspilerConfig:

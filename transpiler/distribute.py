@@ -6,11 +6,11 @@ import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from refluid.ir import Program, default_main_program, default_startup_program
-from refluid.transpiler.config import DistributeTranspilerConfig, Mode, ServerRuntimeConfig, check_config
+from refluid.ir.modes import Mode
+from refluid.transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig, check_config
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.geo import GeoServerProgram, GeoTrainerProgram, check_geo
 from refluid.transpiler.kept import place_kept
@@ -36,7 +36,6 @@ class DistributeTranspiler:
         self.server_config = ServerRuntimeConfig()
         self._servers: dict[str, Program] = {}
         self._placement: Placement | None = None
-        self._servers_listen = False
 
     def transpile(self, *args: Any, **options: Any) -> None:
         """Distributes a program. It, and its startup program, become those of the trainer ``trainer_id``.
@@ -86,14 +85,13 @@ class DistributeTranspiler:
             raise ValueError(f"trainers is how many there are, at least 1, not {trainers!r}")
         if program._is_distributed:
             raise ValueError("the program has been transpiled already: build it anew to distribute it in another way")
-        self._trainer_id, self._trainer = trainer_id, program
+        self.trainer_id, self._trainer = trainer_id, program
         self._original, self._startup = program.clone(), startup.clone()
         placement = place(self._original, endpoints, trainers, sync_mode, self.config)
         parts = take_apart(self._original)
         placement = replace(placement, kept=place_kept(self._original, self._startup, parts, endpoints))
         self._placement = placement
         self._servers.clear()
-        self._servers_listen = False
         whole = self.config.runtime_split_send_recv or placement.mode is Mode.GEO
         exchange = Exchange(placement, trainer_id, runtime_split=whole)
         if placement.mode is Mode.GEO:
@@ -120,24 +118,13 @@ class DistributeTranspiler:
             raise RuntimeError("call transpile before asking DistributeTranspiler for programs")
         return self._placement
 
-    def get_trainer_program(self, wait_port: bool = True) -> Program:
-        """The program of this trainer, the same one each time.
-
-        Args:
-          wait_port: whether to return only when all servers listen, and to say meanwhile which do not. Without it, the
-            trainer waits when it first talks to them.
-        """
+    def get_trainer_program(self) -> Program:
+        """The program of this trainer, the same one each time."""
         trainers = self.placement.trainers
-        if not 0 <= self._trainer_id < trainers:
+        if not 0 <= self.trainer_id < trainers:
             raise ValueError(
-                f"trainer_id is {self._trainer_id}, but {trainers} trainers have the ids 0 to {trainers - 1}"
+                f"trainer_id is {self.trainer_id}, but {trainers} trainers have the ids 0 to {trainers - 1}"
             )
-        if wait_port and not self._servers_listen:
-            # The runtime is above this room, and loaded only where processes are waited for.
-            import_module("refluid.runtime.transport.port_wait").wait_for_ports(
-                self._trainer_id, self.placement.endpoints
-            )
-            self._servers_listen = True
         return self._trainer
 
     def get_pserver_program(self, endpoint: str) -> Program:

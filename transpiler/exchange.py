@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refluid.ir import OP_ROLE, OP_ROLE_VAR, Block, OpRole, VarType
-from refluid.transpiler.config import Mode
+from refluid.ir.modes import Mode
 from refluid.transpiler.placement import Placed, Placement
 
 
@@ -69,7 +69,7 @@ class Exchange:
                 self._append(block, "concat", {"X": placed.names}, outputs, attrs, role=OpRole.Dist)
 
     def _receive(self, block: Block, placed: Placed, names: Sequence[str], **marks: bool) -> None:
-        attrs = {"epmap": list(placed.endpoints), "recv_varnames": placed.names, "sections": placed.sections}
+        attrs = {"epmap": placed.endpoints, "recv_varnames": placed.names, "sections": placed.sections}
         self._append(block, "recv", outputs={"Out": names}, attrs={**attrs, **_role_var(placed), **marks})
 
     def _send(
@@ -87,7 +87,7 @@ class Exchange:
             "send",
             {"X": pieces},
             attrs={
-                "epmap": list(placed.endpoints),
+                "epmap": placed.endpoints,
                 "send_varnames": list(names),
                 "sections": placed.sections,
                 **_role_var(placed),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refluid.ir import OP_ROLE, OP_ROLE_VAR, OpRole, Program, VarType
+from refluid.ir.modes import DELTA
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.listening import append_listen, new_block
 from refluid.transpiler.lookups import LOOKUPS
@@ -45,7 +46,7 @@ class GeoTrainerProgram:
                     **self.exchange.attrs,
                     OP_ROLE: int(OpRole.RPC),
                     OP_ROLE_VAR: [placed.param, placed.grad],
-                    "epmap": list(placed.endpoints),
+                    "epmap": placed.endpoints,
                     "send_varnames": placed.names,
                     "sections": placed.sections,
                     "geo_push_nums": self.push_nums,
@@ -82,7 +83,7 @@ class GeoServerProgram:
         for placed in self.placement.params:
             as_rows = bool(_looked_up(program, placed))
             for piece in (placed.slices[index] for index in placed.on(self.endpoint)):
-                dtype, change = source.var(placed.param).dtype, f"{piece.name}.delta"
+                dtype, change = source.var(placed.param).dtype, piece.name + DELTA
                 kind = VarType.SELECTED_ROWS if as_rows else VarType.LOD_TENSOR
                 main.create_var(name=piece.name, shape=piece.shape, dtype=dtype, persistable=True)
                 main.create_var(name=change, shape=piece.shape, dtype=dtype, type=kind)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from refluid.ir import Operator
-from refluid.transpiler.config import Mode
+from refluid.ir.modes import Mode
 from refluid.transpiler.dataflow import Flow
 from refluid.transpiler.parts import Parts, Update
 

@@ -12,10 +12,10 @@ from refluid.ir import Parameter, Program, Variable
 from refluid.ir.slices import Slice
 from refluid.transpiler.dataflow import Flow
 from refluid.transpiler.parts import Parts
-from refluid.transpiler.placement import Kept
+from refluid.transpiler.placement import Placed
 
 
-def place_kept(program: Program, startup: Program, parts: Parts, endpoints: Sequence[str]) -> tuple[Kept, ...]:
+def place_kept(program: Program, startup: Program, parts: Parts, endpoints: Sequence[str]) -> tuple[Placed, ...]:
     """The variables whose first values trainers share, and the server of each; the largest are placed first."""
     found = sorted(_kept(program, startup, parts), key=lambda variable: (-math.prod(variable.shape), variable.name))
     return tuple(_place(variable, endpoints[i % len(endpoints)]) for i, variable in enumerate(found))
@@ -41,6 +41,6 @@ def _may_differ(variable: Variable, flow: Flow) -> bool:
     return isinstance(variable, Parameter) or any(i.definition.random for op in makers for i in op.within())
 
 
-def _place(variable: Variable, endpoint: str) -> Kept:
-    whole = Slice(variable.name, variable.name, 0, variable.shape[0], tuple(variable.shape))
-    return Kept(variable.name, "", (whole,), (endpoint,), sparse=False, remote=False, dtype=variable.dtype)
+def _place(variable: Variable, endpoint: str) -> Placed:
+    whole = Slice(variable.name, variable.name, 0, variable.shape[0], tuple(variable.shape), endpoint)
+    return Placed(variable.name, (whole,), variable.dtype)

@@ -65,28 +65,6 @@ def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, 
     return result
 
 
-def look_up_locally(program: Program) -> Program:
-    """A copy in which remote lookups are ordinary ones again, which read the tables: for inference models.
-
-    It undoes `look_up_remotely`; the tables must have been gathered from the servers.
-    """
-    program = program.clone()
-    types = {version: type for type, version in LOOKUPS.items()}
-    for block in program.blocks:
-        ops: list[Operator] = []
-        for op in block.ops:
-            if op.type != "distributed_lookup_table":
-                ops.append(op)
-                continue
-            attrs = {"padding_idx": op.attr("padding_idx"), "is_sparse": True, "is_distributed": False}
-            for ids, found in zip(op.input("Ids"), op.output("Outputs"), strict=True):
-                inputs = {"Ids": ids, "W": op.attr("table_name")}
-                ops.append(Operator(block, types[op.attr("lookup_version")], inputs, {"Out": found}, attrs))
-        block.ops = ops
-    program.changed()
-    return program
-
-
 def _is_remote(op: Operator, tables: Mapping[str, Any]) -> bool:
     return op.type in LOOKUPS and op.input("W")[0] in tables
 

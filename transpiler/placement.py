@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from refluid.ir import Program, Variable, VarType
+from refluid.ir.modes import Mode
 from refluid.ir.slices import Slice
-from refluid.transpiler.config import DistributeTranspilerConfig, Mode, choose_mode
+from refluid.transpiler.config import DistributeTranspilerConfig, choose_mode
 from refluid.transpiler.dispatch import PSDispatcher, RoundRobin
 from refluid.transpiler.lookups import remote_tables
 from refluid.transpiler.parts import Update, take_apart
@@ -19,14 +20,19 @@ from refluid.transpiler.slices import count_slices, slice_name, slice_variable
 
 @dataclass(frozen=True)
 class Placed:
-    """A trained parameter and the servers of its slices."""
+    """A parameter, or another variable that trainers start with, and its slices on servers."""
 
     param: str
-    grad: str
     slices: tuple[Slice, ...]
-    endpoints: tuple[str, ...]  # one per slice
-    sparse: bool  # whether its gradient is SelectedRows
-    remote: bool  # whether trainers hold none of it and look rows up
+    dtype: VarType
+    grad: str = ""  # none for what servers do not train
+    sparse: bool = False  # whether its gradient is SelectedRows
+    remote: bool = False  # whether trainers hold none of it and look up rows
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The server of each slice."""
+        return [piece.endpoint for piece in self.slices]
 
     @property
     def sections(self) -> list[int]:
@@ -45,14 +51,7 @@ class Placed:
 
     def on(self, endpoint: str) -> list[int]:
         """The numbers of the slices that a server holds."""
-        return [index for index, held in enumerate(self.endpoints) if held == endpoint]
-
-
-@dataclass(frozen=True)
-class Kept(Placed):
-    """A variable that trainers keep; a server holds what they begin with."""
-
-    dtype: Any = None
+        return [index for index, piece in enumerate(self.slices) if piece.endpoint == endpoint]
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Placement:
     trainers: int
     mode: Mode
     params: tuple[Placed, ...]
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[Placed, ...] = ()  # variables of trainers; servers hold only the values that all start with
 
     def of(self, param: str) -> Placed:
         """Where a parameter is."""
@@ -77,10 +76,10 @@ class Placement:
         """A line per slice, for people."""
         lines = [f"{self.mode.name.lower()} training, {len(self.endpoints)} servers, {self.trainers} trainers"]
         for placed in self.params:
-            for piece, endpoint in zip(placed.slices, placed.endpoints, strict=True):
-                kind = " (table)" if placed.remote else ""
-                lines.append(f"  {endpoint}  {piece.name}  {list(piece.shape)}{kind}")
-        lines += [f"  {k.endpoints[0]}  {k.param}  {list(k.slices[0].shape)} (only to begin with)" for k in self.kept]
+            kind = " (table)" if placed.remote else ""
+            lines += [f"  {piece.endpoint}  {piece.name}  {list(piece.shape)}{kind}" for piece in placed.slices]
+        whole = [kept.slices[0] for kept in self.kept]
+        lines += [f"  {piece.endpoint}  {piece.name}  {list(piece.shape)} (initial value only)" for piece in whole]
         return "\n".join(lines)
 
 
@@ -100,11 +99,10 @@ def place(
     dispatcher.reset()
     params = []
     for update in _in_order_of_dispatch(parts.updates, config):
-        slices = _slices(update, len(endpoints), config)
-        chosen = _dispatch(dispatcher, slices, update.param)
+        slices = _dispatch(dispatcher, _slices(update, len(endpoints), config), update.param)
         sparse = program.global_block().var(update.grad).type == VarType.SELECTED_ROWS
         name = update.param.name
-        params.append(Placed(name, update.grad, slices, chosen, sparse, name in remote))
+        params.append(Placed(name, slices, update.param.dtype, update.grad, sparse, name in remote))
     return Placement(tuple(endpoints), trainers, mode, tuple(sorted(params, key=lambda placed: placed.param)))
 
 
@@ -130,7 +128,8 @@ def make_dispatcher(method: Any, endpoints: Sequence[str]) -> PSDispatcher:
     return method(endpoints)
 
 
-def _dispatch(dispatcher: PSDispatcher, slices: Sequence[Slice], param: Variable) -> tuple[str, ...]:
+def _dispatch(dispatcher: PSDispatcher, slices: Sequence[Slice], param: Variable) -> tuple[Slice, ...]:
+    """The slices with the endpoints that the dispatcher chooses."""
     block = Program().global_block()
     variables = [block.create_var(name=s.name, shape=s.shape, dtype=param.dtype, persistable=True) for s in slices]
     chosen = tuple(dispatcher.dispatch(variables))
@@ -140,4 +139,4 @@ def _dispatch(dispatcher: PSDispatcher, slices: Sequence[Slice], param: Variable
     strange = [endpoint for endpoint in chosen if endpoint not in dispatcher.eps]
     if strange:
         raise ValueError(f"{who}.dispatch placed {param.name} on {strange[0]!r}, which is none of {dispatcher.eps}")
-    return chosen
+    return tuple(replace(piece, endpoint=endpoint) for piece, endpoint in zip(slices, chosen, strict=True))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from refluid.ir import OP_ROLE_VAR, Block, Operator, OpRole, Program, VarType
+from refluid.ir.modes import Mode
 from refluid.transpiler.clipping import NO_CLIPPING, plan_clipping, spell_out_norms, total_name
-from refluid.transpiler.config import Mode
 from refluid.transpiler.dc_asgd import compensate
 from refluid.transpiler.gradients import gradients_on_trainer
 from refluid.transpiler.listening import append_listen, new_block

@@ -47,7 +47,7 @@ class Held:
         """What this slice has of a variable of the update: the same rows, or all of what has no such rows."""
         rows, shape = self.slice.whole_shape[0], variable.shape or (1,)
         bounds = (self.slice.start, self.slice.end) if shape[0] == rows else (0, shape[0])
-        return Slice(name, variable.name, *bounds, shape)
+        return Slice(name, variable.name, *bounds, shape, self.slice.endpoint)
 
 
 class SliceCopier:

@@ -1,13 +1,10 @@
-"""Cutting variables into slices of rows, and joining slices to the whole again."""
+"""Decides how a variable is cut into slices of rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
-
-import numpy as np
 
 from refluid.ir.slices import Slice
 
@@ -34,23 +31,3 @@ def slice_variable(name: str, shape: Sequence[int], parts: int) -> tuple[Slice, 
 
 def slice_name(name: str, index: int, parts: int) -> str:
     return name if parts == 1 else f"{name}.block{index}"
-
-
-def cut(array: Any, slices: Sequence[Slice]) -> list[Any]:
-    """The rows of ``array`` that each slice holds."""
-    return [array[piece.start : piece.end] for piece in slices]
-
-
-def join(parts: Sequence[Any], slices: Sequence[Slice]) -> Any:
-    """The inverse of `cut`: the whole variable; slices may come in any order."""
-    ordered = sorted(zip(slices, parts, strict=True), key=lambda pair: pair[0].start)
-    row = 0
-    for piece, part in ordered:
-        if piece.start != row or len(part) != piece.rows:
-            raise ValueError(
-                f"{piece.name} holds rows {piece.start} to {piece.end} of {piece.whole}, row {row} is next"
-            )
-        row = piece.end
-    if not ordered or row != ordered[-1][0].whole_shape[0]:
-        raise ValueError(f"the slices of {ordered[0][0].whole if ordered else 'a variable'} end at row {row}")
-    return np.concatenate([part for _, part in ordered])

@@ -32,7 +32,7 @@ class TrainerProgram:
         tables = {
             placed.param: {
                 "table_names": placed.names,
-                "epmap": list(placed.endpoints),
+                "epmap": placed.endpoints,
                 "height_sections": placed.sections,
                 **exchange.attrs,
             }

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refluid.files.variables import LOADED
+from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
-from refluid.runtime.modes import Mode
 from refluid.runtime.observe.server_metrics import ServerMetrics
+from refluid.runtime.server.changed_rows import ChangedRows
 from refluid.runtime.server.membership import Membership
 from refluid.runtime.server.peers import Peers, updating
 from refluid.runtime.server.rounds import ArrivalRounds, LearningRatePace, PushStatus, Rounds, SyncRounds
 from refluid.runtime.server.shard import Shard
-from refluid.runtime.trainer.geo_deltas import ChangedRows
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import Rows, Value, dense, pb
 from refluid.scope import Scope

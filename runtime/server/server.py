@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refluid import flags
+from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.log import Log
-from refluid.runtime.modes import Mode
 from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.server.admission import check_join
 from refluid.runtime.server.barriers import Barriers

@@ -16,7 +16,7 @@ from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.server.exchange import Buffers
 from refluid.runtime.server.server import Server, describe
-from refluid.runtime.transport.connection import LINES, Connection, Handler, listen
+from refluid.runtime.transport.connection import MAX_STREAMS, Connection, Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
 from refluid.scope import Scope
 
@@ -34,7 +34,7 @@ class ListenAndServe(Exchange):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         server = Server(self._op, self._scope, self._place, Connection)
         handlers = {method: _handler(server, method) for method in server.methods}
-        listener = listen(server.endpoint, handlers, threads=(LINES + 2) * server.trainers + 8)
+        listener = listen(server.endpoint, handlers, threads=(MAX_STREAMS + 2) * server.trainers + 8)
         keep_freed_memory()
         metrics = server.metrics.serve()
         try:

@@ -23,7 +23,7 @@ from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.staging import Shifted
 from refluid.lowering.step import Step
 from refluid.ops.core.values import SelectedRows
-from refluid.runtime.transport.wire import Rows, Value
+from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
 
 TRAINER_ID = "@TRAINER_ID@"  # what dc_asgd chooses a trainer's own copy of the parameters by
@@ -122,17 +122,13 @@ class Shard:
             return Shifted.of(value)
         height = self.pushable[name].shape[0]
         size = self._bucket(name, max(len(push[name].rows) for push in pushes))  # pyright: ignore[reportAttributeAccessIssue]
-        rows = np.full(size, height, np.int64)
-        rows[: len(value.rows)] = value.rows
-        values = np.zeros((size, *value.values.shape[1:]), value.values.dtype)
-        values[: len(value.rows)] = value.values
-        return SelectedRows(rows, values, height)
+        return SelectedRows(*value.padded(height, size), height)
 
     def _bucket(self, name: str, count: int) -> int:
         """A number of rows that is compiled already if it can be: every other one would compile the update again."""
         size = self._sizes.get(name, 0)
         if not size // 4 <= count <= size:
-            size = self._sizes[name] = round_up(count + count // 8)
+            size = self._sizes[name] = row_bucket(count + count // 8)
         return size
 
     def _make_update(self, pushes: int) -> _Update:
@@ -228,11 +224,3 @@ def _without_trainer(name: str) -> str:
 def _trainer_of(name: str) -> int:
     _, found, number = name.rpartition(".trainer_")
     return int(number) if found else 0
-
-
-def round_up(count: int) -> int:
-    """The next of 64, 96, 128, 192, 256, ..."""
-    size = 64
-    while size < count:
-        size *= 2
-    return size * 3 // 4 if size * 3 // 4 >= max(count, 64) else size

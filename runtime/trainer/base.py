@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from refluid.lowering.exchange import Exchange
-from refluid.runtime.trainer.exchange_plan import Traffic
-from refluid.runtime.trainer.packing import Wanted, join, messages, to_device
-from refluid.runtime.trainer.session import READ, Session, session_of
-from refluid.runtime.transport.wire import Value
+from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
+from refluid.runtime.trainer.packing import Pulls, Replies, join, pack, to_device
+from refluid.runtime.trainer.server_calls import READ
+from refluid.runtime.trainer.session import Session, session_of
+from refluid.runtime.transport.wire import pb
 
 
 class TrainerExchange(Exchange):
     """An exchange of a trainer with the servers of its job."""
 
-    def __init__(self, traffic: Traffic, place: Any):
-        self.traffic, self._device = traffic, place.device()
-        self.session: Session = session_of(traffic.job)
-        self.wanted = Wanted.of(traffic.pulls)
+    def __init__(self, plan: ExchangePlan, place: Any):
+        self.plan, self._device = plan, place.device()
+        self.session: Session = session_of(plan.job)
+        self.pulls = Pulls.of(plan.pulls)
 
-    def agree(self, suffix: str = "") -> None:
-        """Makes sure the servers have what will be sent and asked for."""
-        pushes: dict[str, list[Any]] = {}
-        pulls: dict[str, list[Any]] = {}
-        for found, variables, ending in ((pushes, self.traffic.pushes, suffix), (pulls, self.traffic.pulls, "")):
-            for variable in variables:
-                for endpoint, tensor in variable.described(ending):
-                    found.setdefault(endpoint, []).append(tensor)
-        self.session.agree(pushes, pulls)
+    def declare(self, suffix: str = "") -> None:
+        """Declares the variables of the plan to the servers, which refuse what they do not have."""
+        self.session.declare(_tensors(self.plan.pushes, suffix), _tensors(self.plan.pulls))
 
-    def read(self) -> dict[str, dict[str, Value]]:
-        """The servers' answers to a question for all parameters, as they are now."""
-        return self.session.exchange(READ, messages((), self.wanted)) if self.traffic.pulls else {}
+    def read(self) -> Replies:
+        """Requests all parameters as they are now."""
+        return self.session.exchange(READ, pack((), self.pulls)) if self.plan.pulls else {}
 
-    def pulled(self, answers: Mapping[str, Mapping[str, Value]]) -> dict[str, Any]:
-        """The parameters in answers, where steps find them."""
-        return {variable.name: to_device(join(variable, answers), self._device) for variable in self.traffic.pulls}
+    def unpack(self, replies: Replies) -> dict[str, Any]:
+        """The parameters in replies, where steps use them."""
+        return {variable.name: to_device(join(variable, replies), self._device) for variable in self.plan.pulls}
 
     def close(self) -> None:
-        """This trainer is done."""
+        """Ends this trainer's part in the job."""
         self.session.leave()
+
+
+def _tensors(variables: Iterable[SlicedVariable], suffix: str = "") -> dict[str, list[Any]]:
+    """The slices of variables as servers must have them, by endpoint."""
+    found: dict[str, list[Any]] = {}
+    for variable in variables:
+        for part in variable.slices:
+            tensor = pb.Tensor(
+                name=part.name + suffix, dtype=variable.dtype.name, dims=part.shape, sparse=variable.sparse
+            )
+            found.setdefault(part.endpoint, []).append(tensor)
+    return found

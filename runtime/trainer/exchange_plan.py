@@ -1,55 +1,61 @@
-"""What an exchange moves, read off its operators: which variables go where, how they are cut, and what comes back."""
+"""Exchange plans: what one exchange of a trainer pushes, pulls and looks up, read from its operators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any
 
+import numpy as np
+
+from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
+from refluid.ir.slices import Slice
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
-from refluid.runtime.modes import Mode
-from refluid.runtime.trainer.session import Job
-from refluid.runtime.transport.wire import pb
 
 
 @dataclass(frozen=True)
-class Slice:
-    """Some rows of a variable, as a variable of its own on a server."""
+class Job:
+    """The job that this process is a trainer of."""
 
-    name: str
-    endpoint: str
-    begin: int
-    end: int
+    trainer: int
+    trainers: int
+    endpoints: tuple[str, ...]
+    mode: Mode
 
 
 @dataclass(frozen=True)
-class Sliced:
-    """A variable of the trainer and its slices on servers."""
+class SlicedVariable:
+    """A variable of a trainer and its slices on servers, which together hold every row once."""
 
     name: str
     slices: tuple[Slice, ...]
-    dtype: Any
-    shape: tuple[int, ...]
+    dtype: np.dtype
     sparse: bool = False  # the value is selected rows
-    adds: bool = False  # several pushes are merged by adding them up, not by averaging
-    ids: tuple[str, ...] = ()  # GEO tables: what was looked up
+    adds: bool = False  # pushes of several steps are summed, not averaged
+    ids: tuple[str, ...] = ()  # GEO tables: the variables whose ids were looked up
 
-    def described(self, suffix: str = "") -> Iterable[tuple[str, Any]]:
-        """Each slice's endpoint, and what it must be on the server."""
-        for part in self.slices:
-            dims = (part.end - part.begin, *self.shape[1:]) if self.shape else ()
-            name = part.name + suffix
-            yield part.endpoint, pb.Tensor(name=name, dtype=self.dtype.name, dims=dims, sparse=self.sparse)
+    def __post_init__(self):
+        row = 0
+        for part in sorted(self.slices, key=lambda part: part.start):
+            if part.start != row:
+                raise ValueError(f"{part.name} holds rows {part.start} to {part.end} of {self.name}, row {row} is next")
+            row = part.end
+        if self.shape and row != self.shape[0]:
+            raise ValueError(f"the slices of {self.name} end at row {row} of {self.shape[0]}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole variable."""
+        return self.slices[0].whole_shape
 
 
 @dataclass(frozen=True)
 class Lookup:
     """Rows of a table on servers, for several variables of ids."""
 
-    table: Sliced
+    table: SlicedVariable
     ids: tuple[str, ...]
     outputs: tuple[str, ...]
     padding: int
@@ -58,46 +64,42 @@ class Lookup:
 
 
 @dataclass
-class Traffic:
-    """All that one exchange moves."""
+class ExchangePlan:
+    """What one exchange communicates."""
 
     job: Job
-    pushes: list[Sliced] = field(default_factory=list)
-    pulls: list[Sliced] = field(default_factory=list)
+    pushes: list[SlicedVariable] = field(default_factory=list)
+    pulls: list[SlicedVariable] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)  # what trainers keep: servers only have what all begin with
+    dropped: list[str] = field(default_factory=list)  # tables that trainers do not hold
+    kept: list[str] = field(default_factory=list)  # variables of trainers; servers hold only their initial values
     initial: bool = False
     geo_steps: int = 0
 
 
-def read_traffic(ops: Sequence[Operator]) -> Traffic:
+def read_plan(ops: Sequence[Operator]) -> ExchangePlan:
     """Reads the operators of a trainer's exchange."""
-    traffic = Traffic(job_of(ops))
-    cut: dict[str, tuple[str, int, int]] = {}  # a slice -> the variable it is cut from, and where
-    joined = {  # a slice -> the variable it becomes part of, and where
-        name: (op.output("Out")[0], begin, end) for op in ops if op.type == "concat" for name, begin, end in _parts(op)
-    }
+    plan = ExchangePlan(job_of(ops))
+    pushes, pulls = _Collected(), _Collected()
+    parts = _parts(ops)
     for op in ops:
-        if op.type in ("split_byref", "split_selected_rows"):
-            sections = op.attrs.get("height_sections") or op.attr("sections")
-            for name, (begin, end) in zip(op.output("Out"), _ranges(sections), strict=True):
-                cut[name] = op.input("X")[0], begin, end
-        elif op.type == "send":
-            traffic.pushes += _pushes(op, cut)
-            traffic.geo_steps = op.attrs.get("geo_push_nums", traffic.geo_steps)
+        if op.type == "send":
+            sparse = bool(op.attrs.get("is_sparse"))
+            options = {"adds": bool(op.attrs.get("merge_add")), **({"sparse": True} if sparse else {})}
+            pushes.add(op, op.input("X"), op.attr("send_varnames"), parts, **options)
+            plan.geo_steps = op.attrs.get("geo_push_nums", plan.geo_steps)
         elif op.type == "recv":
-            traffic.pulls += _pulls(op, joined)
-            traffic.kept += op.output("Out") if op.attrs.get("kept") else ()
+            pulls.add(op, op.output("Out"), op.attrs.get("recv_varnames") or op.output("Out"), parts)
+            plan.kept += op.output("Out") if op.attrs.get("kept") else ()
         elif op.type == "distributed_lookup_table":
-            traffic.lookups.append(_lookup(op))
+            plan.lookups.append(_lookup(op))
         elif op.type == "fake_init":
-            traffic.dropped += op.output("Out")
-        elif op.type not in ("send_barrier", "fetch_barrier", "concat"):
-            raise NotImplementedError(f"{op.type}: refluid's runtime has no such part of an exchange ({op.written_at})")
-        traffic.initial |= bool(op.attrs.get("initial") or op.attrs.get("offer"))
-    traffic.pushes, traffic.pulls = _merged(traffic.pushes), _merged(traffic.pulls)
-    return traffic
+            plan.dropped += op.output("Out")
+        elif op.type not in ("send_barrier", "fetch_barrier", "concat", "split_byref", "split_selected_rows"):
+            raise NotImplementedError(f"{op.type}: refluid's runtime does not support it here ({op.written_at})")
+        plan.initial |= bool(op.attrs.get("initial") or op.attrs.get("offer"))
+    plan.pushes, plan.pulls = pushes.variables(), pulls.variables()
+    return plan
 
 
 def job_of(ops: Sequence[Operator]) -> Job:
@@ -107,70 +109,67 @@ def job_of(ops: Sequence[Operator]) -> Job:
     return Job(op.attr("trainer_id"), op.attr("trainers"), endpoints, Mode(op.attr("distributed_mode")))
 
 
-def _pushes(op: Operator, cut: dict[str, tuple[str, int, int]]) -> list[Sliced]:
-    names, endpoints = op.attr("send_varnames"), op.attr("epmap")
-    inputs = op.input("X")
-    adds = bool(op.attrs.get("merge_add"))
-    if not any(name in cut for name in inputs):
-        variable = _variable(op, inputs[0])
-        sparse = variable.type == VarType.SELECTED_ROWS or bool(op.attrs.get("is_sparse"))
-        options = {"sparse": sparse, "adds": adds, "ids": tuple(inputs[1:])}
-        return [_sliced(variable, names, endpoints, op.attrs.get("sections"), **options)]
-    found = []
-    for name, there, endpoint in zip(inputs, names, endpoints, strict=True):
-        source, begin, end = cut[name]
-        found.append(_described(_variable(op, source), (Slice(there, endpoint, begin, end),), adds=adds))
+_Part = tuple[str, int, int]  # a variable, and the rows of it that a local slice holds
+
+
+def _parts(ops: Sequence[Operator]) -> dict[str, _Part]:
+    """The local slices that operators split off or concatenate."""
+    found: dict[str, _Part] = {}
+    for op in ops:
+        if op.type == "concat":
+            whole, names = op.output("Out")[0], op.input("X")
+            heights = [_variable(op, name).shape[0] for name in names]
+        elif op.type in ("split_byref", "split_selected_rows"):
+            whole, names = op.input("X")[0], op.output("Out")
+            heights = op.attrs.get("height_sections") or op.attr("sections")
+        else:
+            continue
+        found.update({n: (whole, start, end) for n, (start, end) in zip(names, _ranges(heights), strict=True)})
     return found
 
 
-def _pulls(op: Operator, joined: dict[str, tuple[str, int, int]]) -> list[Sliced]:
-    outputs = op.output("Out")
-    names = op.attrs.get("recv_varnames") or outputs
-    endpoints = op.attr("epmap")
-    if not any(name in joined for name in outputs):
-        return [_sliced(_variable(op, outputs[0]), names, endpoints, op.attrs.get("sections"))]
-    found = []
-    for name, there, endpoint in zip(outputs, names, endpoints, strict=True):
-        whole, begin, end = joined[name]
-        found.append(_described(_variable(op, whole), (Slice(there, endpoint, begin, end),)))
-    return found
+class _Collected:
+    """Slices of variables, collected from several operators."""
+
+    def __init__(self):
+        self._slices: dict[str, list[Slice]] = {}
+        self._facts: dict[str, dict] = {}
+
+    def add(self, op: Operator, local: Sequence[str], names: Sequence[str], parts: dict[str, _Part], **facts) -> None:
+        """Adds what ``op`` moves: ``local`` variables, which are ``names`` on servers."""
+        endpoints = op.attr("epmap")
+        if any(name in parts for name in local):
+            wholes = [parts[name] for name in local]
+        else:
+            variable = _variable(op, local[0])
+            wholes = [(variable.name, *bounds) for bounds in _bounds(variable, names, op.attrs.get("sections"))]
+            facts["ids"] = tuple(local[1:])
+        for (whole, start, end), name, endpoint in zip(wholes, names, endpoints, strict=True):
+            variable = _variable(op, whole)
+            part = Slice(name, whole, start, end, tuple(variable.shape), endpoint)
+            self._slices.setdefault(whole, []).append(part)
+            defaults = {"dtype": as_numpy(variable.dtype), "sparse": variable.type == VarType.SELECTED_ROWS}
+            self._facts[whole] = {**defaults, **facts}
+
+    def variables(self) -> list[SlicedVariable]:
+        return [SlicedVariable(name, tuple(slices), **self._facts[name]) for name, slices in self._slices.items()]
 
 
 def _lookup(op: Operator) -> Lookup:
     table = _variable(op, op.attr("table_name"))
-    sliced = _sliced(table, op.attr("table_names"), op.attr("epmap"), op.attr("height_sections"))
+    names, bounds = op.attr("table_names"), _bounds(table, op.attr("table_names"), op.attr("height_sections"))
+    slices = tuple(
+        Slice(name, table.name, start, end, tuple(table.shape), endpoint)
+        for name, endpoint, (start, end) in zip(names, op.attr("epmap"), bounds, strict=True)
+    )
+    sliced = SlicedVariable(table.name, slices, as_numpy(table.dtype))
     keeps_last = op.attrs.get("lookup_version", 1) == 2
     padding = op.attrs.get("padding_idx", -1)
     return Lookup(sliced, tuple(op.input("Ids")), tuple(op.output("Outputs")), padding, keeps_last, op)
 
 
-def _sliced(
-    variable: Variable, names: Sequence[str], endpoints: Sequence[str], sections: Any, **options: Any
-) -> Sliced:
-    heights = list(sections or ()) if len(names) > 1 else [variable.shape[0] if variable.shape else 1]
-    slices = zip(names, endpoints, _ranges(heights), strict=True)
-    return _described(variable, tuple(Slice(n, e, begin, end) for n, e, (begin, end) in slices), **options)
-
-
-def _described(variable: Variable, slices: tuple[Slice, ...], **options: Any) -> Sliced:
-    options.setdefault("sparse", variable.type == VarType.SELECTED_ROWS)
-    return Sliced(variable.name, slices, as_numpy(variable.dtype), tuple(variable.shape), **options)
-
-
-def _merged(parts: Sequence[Sliced]) -> list[Sliced]:
-    """Parts of one variable put together."""
-    whole: dict[str, Sliced] = {}
-    for part in parts:
-        known = whole.get(part.name)
-        slices = part.slices if known is None else (*known.slices, *part.slices)
-        whole[part.name] = Sliced(part.name, slices, part.dtype, part.shape, part.sparse, part.adds, part.ids)
-    return list(whole.values())
-
-
-def _parts(op: Operator) -> Iterable[tuple[str, int, int]]:
-    """The inputs of a concat, and which rows of its output they are."""
-    heights = [_variable(op, name).shape[0] for name in op.input("X")]
-    return ((name, begin, end) for name, (begin, end) in zip(op.input("X"), _ranges(heights), strict=True))
+def _bounds(variable: Variable, names: Sequence[str], sections: Iterable[int] | None) -> list[tuple[int, int]]:
+    return _ranges(list(sections or ()) if len(names) > 1 else [variable.shape[0] if variable.shape else 1])
 
 
 def _ranges(heights: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
-"""Exchanges: what runs where a program's operators talk to other processes.
+"""The exchanges of a trainer, one class per kind.
 
-One class per kind. The operators are read once, when a program is first run; a step then only moves values.
+Operators are read once, when a program first runs; a step then only moves values.
 """
 
 from __future__ import annotations
@@ -11,98 +11,94 @@ from typing import Any
 
 import numpy as np
 
+from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
-from refluid.runtime.modes import Mode
-from refluid.runtime.server.peers import ServerSums
-from refluid.runtime.server.service import ListenAndServe
-from refluid.runtime.trainer.async_exchange import Background
+from refluid.runtime.trainer.async_exchange import AsyncExchange
 from refluid.runtime.trainer.base import TrainerExchange
-from refluid.runtime.trainer.exchange_plan import Sliced, Traffic, job_of, read_traffic
-from refluid.runtime.trainer.geo import GeoPushPull
-from refluid.runtime.trainer.half_async import HalfAsync
-from refluid.runtime.trainer.lookups import Lookups
-from refluid.runtime.trainer.packing import join, messages, on_host, to_device
-from refluid.runtime.trainer.session import OFFER, START, Message, current, session_of
+from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable, job_of, read_plan
+from refluid.runtime.trainer.geo import GeoExchange
+from refluid.runtime.trainer.half_async import HalfAsyncExchange
+from refluid.runtime.trainer.lookups import LookupExchange
+from refluid.runtime.trainer.packing import Message, join, pack, to_device, to_host
+from refluid.runtime.trainer.server_calls import OFFER, START
+from refluid.runtime.trainer.session import current, session_of
 from refluid.runtime.transport.wire import Value, pb
 from refluid.scope import Scope
 
 
-def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange:
-    """The exchange that neighbouring operators with role RPC or Dist stand for."""
-    if ops[0].type == "listen_and_serv":
-        return ListenAndServe(ops[0], scope, place)
-    if ops[0].type == "server_sum":
-        return ServerSums(ops)
+def plan_trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange:
+    """The exchange of a trainer's neighbouring operators."""
     if ops[0].type == "checkpoint_notify":
-        return Notice(ops)
-    return session_of(job_of(ops)).once(ops, lambda: _trainer_exchange(ops, scope, place))
+        return CheckpointNotify(ops)
+    return session_of(job_of(ops)).once(ops, lambda: _make(read_plan(ops), scope, place))
 
 
-def _trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange:
-    traffic = read_traffic(ops)
-    if traffic.initial:
-        return Start(traffic, scope, place)
-    if traffic.lookups:
-        assert not traffic.pushes and not traffic.pulls, "lookups are apart from pushes and pulls"
-        return Lookups(traffic, place)
-    if traffic.job.mode is Mode.SYNC:
-        return PushPull(traffic, place)
-    if traffic.job.mode is Mode.HALF_ASYNC:
-        return HalfAsync(traffic, place, PushPull(traffic, place).exchange)
-    return (Background if traffic.job.mode is Mode.ASYNC else GeoPushPull)(traffic, place)
+def _make(plan: ExchangePlan, scope: Scope, place: Any) -> Exchange:
+    if plan.initial:
+        return StartupExchange(plan, scope, place)
+    if plan.lookups:
+        assert not plan.pushes and not plan.pulls, "lookups are apart from pushes and pulls"
+        return LookupExchange(plan, place)
+    if plan.job.mode is Mode.SYNC:
+        return PushPull(plan, place)
+    if plan.job.mode is Mode.HALF_ASYNC:
+        return HalfAsyncExchange(plan, place, PushPull(plan, place).exchange)
+    if plan.job.mode is Mode.ASYNC:
+        return AsyncExchange(plan, place)
+    return GeoExchange(plan, scope, place)
 
 
-class Start(TrainerExchange):
-    """The end of a trainer's startup program: trainer 0 offers its parameters, and all begin with the servers'."""
+class StartupExchange(TrainerExchange):
+    """The end of a trainer's startup program: trainer 0 offers its parameters, and all start with the servers'."""
 
-    def __init__(self, traffic: Traffic, scope: Scope, place: Any):
-        super().__init__(traffic, place)
+    def __init__(self, plan: ExchangePlan, scope: Scope, place: Any):
+        super().__init__(plan, place)
         self._scope = scope
-        self.session.kept.update(traffic.kept)
-        self.agree()
+        self.session.kept.update(plan.kept)
+        self.declare()
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        traffic, session = self.traffic, self.session
-        if traffic.job.trainer == 0:
-            offers = messages([(variable, np.asarray(env[variable.name])) for variable in traffic.pushes])
-            empty = {endpoint: Message({}) for endpoint in traffic.job.endpoints}
+        plan, session = self.plan, self.session
+        if plan.job.trainer == 0:
+            offers = pack([(variable, np.asarray(env[variable.name])) for variable in plan.pushes])
+            empty = {endpoint: Message({}) for endpoint in plan.job.endpoints}
             session.exchange(OFFER, {**empty, **offers})
-        for name in traffic.dropped:  # tables stay on the servers
+        for name in plan.dropped:  # tables stay on the servers
             held = self._scope.find_var(name)
             if held is not None:
                 held.get_tensor().value = None
-        if not traffic.pulls:
+        if not plan.pulls:
             return {}
-        answers = session.exchange(START, messages((), self.wanted))
-        values = {variable.name: join(variable, answers) for variable in traffic.pulls}
-        if traffic.job.mode is Mode.GEO:
+        replies = session.exchange(START, pack((), self.pulls))
+        values = {variable.name: join(variable, replies) for variable in plan.pulls}
+        if plan.job.mode is Mode.GEO:
             trained = values.keys() - session.kept
             session.started_with = {name: np.array(values[name]) for name in trained}
         return {name: to_device(value, self._device) for name, value in values.items()}
 
 
 class PushPull(TrainerExchange):
-    """Gradients go to the servers and parameters come back, in one message to each server and one from it."""
+    """Pushes gradients and pulls parameters, with one message to each server and one from it."""
 
-    def __init__(self, traffic: Traffic, place: Any):
-        super().__init__(traffic, place)
-        self._lock = threading.Lock()  # a trainer's pushes are numbered, also when several threads train
-        self.agree()
+    def __init__(self, plan: ExchangePlan, place: Any):
+        super().__init__(plan, place)
+        self._lock = threading.Lock()  # pushes of a trainer are numbered, also when several threads train
+        self.declare()
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        pushes = [(variable, on_host(env[variable.name])) for variable in self.traffic.pushes]
+        pushes = [(variable, to_host(env[variable.name])) for variable in self.plan.pushes]
         with self._lock:
             self.session.step += 1
             return self.exchange(pushes)
 
-    def exchange(self, pushes: Sequence[tuple[Sliced, Value]], steps: int = 1) -> dict[str, Any]:
-        """Pushes gradients that stand for so many steps, and returns the parameters that come back."""
-        return self.pulled(self.session.push(messages(pushes, self.wanted), steps))
+    def exchange(self, pushes: Sequence[tuple[SlicedVariable, Value]], steps: int = 1) -> dict[str, Any]:
+        """Pushes gradients that stand for a number of steps, and returns the parameters that come back."""
+        return self.unpack(self.session.push(pack(pushes, self.pulls), steps))
 
 
-class Notice(Exchange):
-    """Servers are told to write their variables to a folder, each a file."""
+class CheckpointNotify(Exchange):
+    """Has servers write their variables to a folder, one file each."""
 
     def __init__(self, ops: Sequence[Operator]):
         self._ops = ops
@@ -114,5 +110,5 @@ class Notice(Exchange):
         session.flush()
         for op in self._ops:
             for endpoint in op.attr("epmap"):
-                session.tell(endpoint, "Snapshot", pb.SnapshotRequest(caller=session.caller, folder=op.attr("dir")))
+                session.call(endpoint, "Snapshot", pb.SnapshotRequest(caller=session.caller, folder=op.attr("dir")))
         return {}

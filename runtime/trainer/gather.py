@@ -1,10 +1,10 @@
-"""Whole variables put together from the slices that servers hold, for a trainer that saves."""
+"""Gathers whole variables from the slices that servers hold, for a trainer that saves."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,30 +12,37 @@ from refluid.ir import Program, Variable
 from refluid.ir.slices import Slice
 from refluid.lowering.plan import talks
 from refluid.runtime.trainer import session as sessions
-from refluid.runtime.trainer.session import READ, Message, Session
+from refluid.runtime.trainer.exchange_plan import SlicedVariable
+from refluid.runtime.trainer.packing import Message, join
+from refluid.runtime.trainer.server_calls import READ
+from refluid.runtime.trainer.session import Session
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import dense, pb
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor
 
+_WIDEST = 8  # bytes of an element: servers report shapes, not dtypes
 
-def scope_to_save(program: Program, scope: Scope, variables: Iterable[Variable], complete: bool):
+
+def scope_to_save(
+    program: Program, scope: Scope, variables: Iterable[Variable], complete: bool
+) -> tuple[Scope, list[Variable]]:
     """A scope that holds whole variables, and the variables to save.
 
-    What servers train comes from them. ``complete`` adds what only they have, such as the state of optimizers, if
-    ``program`` is a trainer's. In a process that trains alone, scope and variables are those given.
+    Variables that servers train come from them. ``complete`` adds what only servers have, such as the state of
+    optimizers, if ``program`` is a trainer's. In a process without servers, returns the scope and variables given.
     """
     chosen = list(variables)
     session = sessions.current()
     if session is None:
         if any(talks(op) for op in program.global_block().ops):
-            raise RuntimeError("this trainer has left its job, so servers cannot be asked; save before exe.close()")
+            raise RuntimeError("this trainer has left its job and cannot read from servers; save before exe.close()")
         return scope, chosen
-    inventory = {name: places for name, places in _inventory(session).items() if name not in session.kept}
+    inventory = {name: slices for name, slices in _inventory(session).items() if name not in session.kept}
     names = {variable.name for variable in chosen} & inventory.keys()
     if complete and any(talks(op) for op in program.global_block().ops):
         names = set(inventory)
-    values = _whole(session, {name: inventory[name] for name in sorted(names)})
+    values = _gather(session, [inventory[name] for name in sorted(names)])
     gathered = Scope(scope)
     described = Program().global_block()
     known = {variable.name for variable in chosen}
@@ -46,33 +53,34 @@ def scope_to_save(program: Program, scope: Scope, variables: Iterable[Variable],
     return gathered, chosen
 
 
-def _inventory(session: Session) -> dict[str, list[tuple[str, Slice]]]:
-    """Whole variables, and where their slices are."""
-    found: dict[str, list[tuple[str, Slice]]] = {}
+def _inventory(session: Session) -> dict[str, list[Slice]]:
+    """The slices of each variable that servers hold."""
+    found: dict[str, list[Slice]] = {}
     session.flush()
     for endpoint in session.job.endpoints:
-        message = session.tell(endpoint, "Inventory", pb.CallerRequest(caller=session.caller))
+        message = session.call(endpoint, "Inventory", pb.CallerRequest(caller=session.caller))
         for text in json.loads(wire.decode(pb.Text, message).text):
-            part = Slice.parse(text)
-            places = found.setdefault(part.whole, [])
-            if all(part.start != other.start for _, other in places):  # a learning rate is on all servers
-                places.append((endpoint, part))
+            part = Slice.parse(text, endpoint)
+            slices = found.setdefault(part.whole, [])
+            if all(part.start != other.start for other in slices):  # a learning rate is on all servers
+                slices.append(part)
     return found
 
 
-def _whole(session: Session, wanted: Mapping[str, list[tuple[str, Slice]]]) -> dict[str, np.ndarray]:
-    messages: dict[str, Message] = {}
-    for places in wanted.values():
-        for endpoint, part in places:
-            message = messages.setdefault(endpoint, Message({}, []))
-            message.wanted = [*message.wanted, part.name]
-    answers = session.exchange(READ, messages) if messages else {}
+def _gather(session: Session, wanted: Sequence[Sequence[Slice]]) -> dict[str, np.ndarray]:
+    """Whole variables, by name."""
+    by_server: dict[str, list[Slice]] = {}
+    for slices in wanted:
+        for part in slices:
+            by_server.setdefault(part.endpoint, []).append(part)
+    messages = {
+        endpoint: Message({}, [part.name for part in parts], sum(_WIDEST * math.prod(part.shape) for part in parts))
+        for endpoint, parts in by_server.items()
+    }
+    replies = session.exchange(READ, messages) if messages else {}
     found = {}
-    for name, places in wanted.items():
-        parts = [(part, answers[endpoint][part.name]) for endpoint, part in places]
-        first: Any = parts[0][1]
-        whole = np.empty(parts[0][0].whole_shape, first.dtype)
-        for part, value in parts:
-            whole[part.start : part.end] = dense(value)
-        found[name] = whole
+    for slices in wanted:
+        first = slices[0]
+        dtype = dense(replies[first.endpoint][first.name]).dtype
+        found[first.whole] = join(SlicedVariable(first.whole, tuple(slices), dtype), replies)
     return found

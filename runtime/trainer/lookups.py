@@ -11,18 +11,19 @@ import numpy as np
 from refluid.errors import OutOfRangeError
 from refluid.ops.core.values import Ragged, plain
 from refluid.runtime.trainer.base import TrainerExchange
-from refluid.runtime.trainer.exchange_plan import Lookup, Sliced, Traffic
-from refluid.runtime.trainer.session import ROWS, Message
+from refluid.runtime.trainer.exchange_plan import ExchangePlan, Lookup, SlicedVariable
+from refluid.runtime.trainer.packing import Message, Replies
+from refluid.runtime.trainer.server_calls import ROWS
 from refluid.runtime.transport.wire import Value, dense
 
 
-class Lookups(TrainerExchange):
+class LookupExchange(TrainerExchange):
     """Fetches the rows of tables on servers for the ids of a batch."""
 
-    def __init__(self, traffic: Traffic, place: Any):
-        super().__init__(traffic, place)
+    def __init__(self, plan: ExchangePlan, place: Any):
+        super().__init__(plan, place)
         self._tables: dict[str, list[Lookup]] = {}
-        for lookup in traffic.lookups:
+        for lookup in plan.lookups:
             self._tables.setdefault(lookup.table.name, []).append(lookup)
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,8 +35,8 @@ class Lookups(TrainerExchange):
         inside: dict[str, np.ndarray] = {}
         for name, lookups in self._tables.items():
             for part in lookups[0].table.slices:
-                inside[part.name] = np.flatnonzero((ids[name] >= part.begin) & (ids[name] < part.end))
-                requests.setdefault(part.endpoint, {})[part.name] = ids[name][inside[part.name]] - part.begin
+                inside[part.name] = np.flatnonzero((ids[name] >= part.start) & (ids[name] < part.end))
+                requests.setdefault(part.endpoint, {})[part.name] = ids[name][inside[part.name]] - part.start
         replies = self.session.exchange(ROWS, {endpoint: Message(rows) for endpoint, rows in requests.items()})
         found: dict[str, Any] = {}
         for name, lookups in self._tables.items():
@@ -62,9 +63,7 @@ def _ids_of(lookup: Lookup, env: Mapping[str, Any]) -> np.ndarray:
     return ids
 
 
-def _rows(
-    table: Sliced, count: int, inside: Mapping[str, np.ndarray], replies: Mapping[str, Mapping[str, Value]]
-) -> np.ndarray:
+def _rows(table: SlicedVariable, count: int, inside: Mapping[str, np.ndarray], replies: Replies) -> np.ndarray:
     """The rows of all ids of a table, in the order of the ids."""
     rows = np.empty((count, *table.shape[1:]), table.dtype)
     for part in table.slices:

@@ -1,6 +1,6 @@
-"""Gradients of several steps merged into one push: decisions and arithmetic, no threads.
+"""Gradients of several steps merged into one push: decisions and arithmetic, no threads and no network.
 
-Merging happens as gradients arrive, so that waiting steps cost the memory of one, not of all of them.
+Merging happens as gradients arrive, so that queued steps take the memory of one step, not of all of them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from refluid.runtime.trainer.exchange_plan import Sliced
+from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.transport.wire import Rows, Value
 
 
 @dataclass
-class Batch:
+class MergedSteps:
     """Gradients of one or more steps."""
 
     steps: int = 0
     values: dict[str, Value | list[Rows]] = field(default_factory=dict)
-    _owned: set[str] = field(default_factory=set)  # sums in memory of ours, which may be added to in place
+    _owned: set[str] = field(default_factory=set)  # sums in memory of our own, which may be added to in place
 
-    def add(self, variables: Sequence[Sliced], values: Sequence[Value]) -> None:
-        """Takes in the gradients of another step."""
+    def add(self, variables: Sequence[SlicedVariable], values: Sequence[Value]) -> None:
+        """Adds the gradients of another step."""
         self.steps += 1
         for variable, value in zip(variables, values, strict=True):
             self._add(variable.name, value)
@@ -31,7 +31,8 @@ class Batch:
     def _add(self, name: str, value: Value) -> None:
         before = self.values.get(name)
         if isinstance(value, Rows):
-            self.values[name] = [*(before or ()), value]  # pyright: ignore[reportGeneralTypeIssues]
+            assert before is None or isinstance(before, list)
+            self.values[name] = [*(before or ()), value]
         elif before is None:
             self.values[name] = value
         elif name in self._owned:
@@ -42,11 +43,11 @@ class Batch:
             self.values[name] = before + value
             self._owned.add(name)
 
-    def merged(self, variables: Sequence[Sliced]) -> list[tuple[Sliced, Value]]:
-        """One gradient per variable: the sum of the steps' or their mean, as the variable has it."""
+    def merged(self, variables: Sequence[SlicedVariable]) -> list[tuple[SlicedVariable, Value]]:
+        """One gradient per variable: the sum over the steps, or their mean, as the variable says."""
         return [(variable, self._merge(variable)) for variable in variables]
 
-    def _merge(self, variable: Sliced) -> Value:
+    def _merge(self, variable: SlicedVariable) -> Value:
         value = self.values[variable.name]
         scale = 1.0 if variable.adds or self.steps == 1 else 1.0 / self.steps
         if isinstance(value, list):
@@ -57,28 +58,28 @@ class Batch:
         return value if scale == 1.0 else value * np.asarray(scale, value.dtype)
 
 
-class Waiting:
-    """Steps that wait to be sent: batches of at most ``most_merged`` steps, at most ``most`` steps in all."""
+class MergeQueue:
+    """Steps that wait to be sent, merged up to ``max_merged`` at a time; at most ``capacity`` steps in all."""
 
-    def __init__(self, most: int, most_merged: int):
-        self._most, self._most_merged = most, most_merged
-        self._batches: list[Batch] = []
+    def __init__(self, capacity: int, max_merged: int):
+        self._capacity, self._max_merged = capacity, max_merged
+        self._queue: list[MergedSteps] = []
         self.steps = 0
 
     @property
     def full(self) -> bool:
-        """Whether another step has to wait outside."""
-        return self.steps >= self._most
+        """Whether the next step must wait."""
+        return self.steps >= self._capacity
 
-    def add(self, variables: Sequence[Sliced], values: Sequence[Value]) -> None:
-        """A step joins the last batch, or begins one."""
-        if not self._batches or self._batches[-1].steps >= self._most_merged:
-            self._batches.append(Batch())
-        self._batches[-1].add(variables, values)
+    def add(self, variables: Sequence[SlicedVariable], values: Sequence[Value]) -> None:
+        """Merges a step into the last entry of the queue, or appends it."""
+        if not self._queue or self._queue[-1].steps >= self._max_merged:
+            self._queue.append(MergedSteps())
+        self._queue[-1].add(variables, values)
         self.steps += 1
 
-    def take(self) -> Batch:
-        """The oldest batch."""
-        batch = self._batches.pop(0)
-        self.steps -= batch.steps
-        return batch
+    def take(self) -> MergedSteps:
+        """Removes and returns the oldest entry."""
+        merged = self._queue.pop(0)
+        self.steps -= merged.steps
+        return merged

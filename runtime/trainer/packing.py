@@ -1,4 +1,4 @@
-"""Between variables of a trainer and slices on servers: cutting what is sent, joining what comes back."""
+"""Packing: variables of a trainer are cut into slices for servers, and slices in replies joined into variables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,23 @@ import numpy as np
 
 from refluid.lowering.staging import aligned
 from refluid.ops.core.values import SelectedRows
-from refluid.runtime.trainer.exchange_plan import Sliced
-from refluid.runtime.trainer.session import Message
+from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.transport.wire import Rows, Value
 
+Replies = Mapping[str, Mapping[str, Value]]  # the tensors in the servers' replies, by endpoint and name
 
-def on_host(value: Any) -> Value:
-    """A value of a step as it travels; places of selected rows that hold no row are left out."""
+
+@dataclass(frozen=True)
+class Message:
+    """What an exchange sends to one server, and what it pulls from it."""
+
+    pushed: Mapping[str, Value]
+    wanted: Sequence[str] = ()
+    reply_size: int = 0  # bytes, about
+
+
+def to_host(value: Any) -> Value:
+    """A value of a step as it is sent; entries of selected rows that hold no row are left out."""
     if not isinstance(value, SelectedRows):
         return np.asarray(value)
     rows, values = np.asarray(value.rows), np.asarray(value.values)
@@ -26,65 +36,68 @@ def on_host(value: Any) -> Value:
     return Rows(rows, values) if real.all() else Rows(rows[real], values[real])
 
 
-def cut(variable: Sliced, value: Value, suffix: str = "") -> list[tuple[str, str, Value]]:
-    """The slices of a value: endpoint, name there, and the slice. Dense slices are views."""
+def cut(variable: SlicedVariable, value: Value, suffix: str = "") -> list[tuple[str, str, Value]]:
+    """Cuts a value into slices: endpoint, name there, and value of each. Dense slices are views."""
+    if len(variable.slices) == 1:
+        (part,) = variable.slices
+        return [(part.endpoint, part.name + suffix, value)]
     found: list[tuple[str, str, Value]] = []
     for part in variable.slices:
-        if len(variable.slices) == 1:
-            piece = value
-        elif isinstance(value, Rows):
-            inside = (value.rows >= part.begin) & (value.rows < part.end)
-            piece = Rows(value.rows[inside] - part.begin, value.values[inside])
+        if isinstance(value, Rows):
+            inside = (value.rows >= part.start) & (value.rows < part.end)
+            piece = Rows(value.rows[inside] - part.start, value.values[inside])
         else:
-            piece = value[part.begin : part.end]
+            piece = value[part.start : part.end]
         found.append((part.endpoint, part.name + suffix, piece))
     return found
 
 
+def join(variable: SlicedVariable, replies: Replies) -> np.ndarray:
+    """Joins the slices in the servers' replies, the inverse of `cut`; nobody else holds the result's memory."""
+    whole = aligned(variable.shape, variable.dtype)
+    for part in variable.slices:
+        whole[part.start : part.end] = replies[part.endpoint][part.name]
+    return whole
+
+
 @dataclass(frozen=True)
-class Wanted:
-    """What is wanted from each server: names, and how many bytes they are."""
+class Pulls:
+    """What is pulled from each server: names, and the size of the reply in bytes."""
 
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pulls: Sequence[Sliced]) -> Wanted:
-        """What to ask for, to get these variables."""
+    def of(cls, variables: Sequence[SlicedVariable]) -> Pulls:
+        """The pulls that give these variables."""
         names: dict[str, list[str]] = {}
         sizes: dict[str, int] = {}
-        for variable in pulls:
-            width = math.prod(variable.shape[1:]) * variable.dtype.itemsize
+        for variable in variables:
             for part in variable.slices:
+                size = math.prod(part.shape) * variable.dtype.itemsize
                 names.setdefault(part.endpoint, []).append(part.name)
-                sizes[part.endpoint] = sizes.get(part.endpoint, 0) + (part.end - part.begin) * width
+                sizes[part.endpoint] = sizes.get(part.endpoint, 0) + size
         return cls(names, sizes)
 
 
-NOTHING = Wanted()
+NO_PULLS = Pulls()
 
 
-def messages(pushes: Sequence[tuple[Sliced, Value]], wanted: Wanted = NOTHING, suffix: str = "") -> dict[str, Message]:
-    """One message per server that gets a value or is asked for one."""
+def pack(
+    pushes: Sequence[tuple[SlicedVariable, Value]], pulls: Pulls = NO_PULLS, suffix: str = ""
+) -> dict[str, Message]:
+    """One message for each server that is pushed to or pulled from."""
     pushed: dict[str, dict[str, Value]] = {}
     for variable, value in pushes:
         for endpoint, name, piece in cut(variable, value, suffix):
             pushed.setdefault(endpoint, {})[name] = piece
-    names, sizes = wanted.names, wanted.sizes
+    names, sizes = pulls.names, pulls.sizes
     return {
         endpoint: Message(pushed.get(endpoint, {}), names.get(endpoint, ()), sizes.get(endpoint, 0))
         for endpoint in {**pushed, **names}
     }
 
 
-def join(variable: Sliced, answers: Mapping[str, Mapping[str, Value]]) -> np.ndarray:
-    """A variable put together from the slices in the servers' answers; nobody else holds its memory."""
-    whole = aligned(variable.shape, variable.dtype)
-    for part in variable.slices:
-        whole[part.begin : part.end] = answers[part.endpoint][part.name]
-    return whole
-
-
 def to_device(array: np.ndarray, device: Any) -> Any:
-    """An array of ours where steps find it. On a CPU that is where it is: a step takes aligned memory over as it is."""
+    """Puts a joined array where steps use it. A CPU step takes over aligned memory as it is."""
     return array if device.platform == "cpu" else jax.device_put(array, device)

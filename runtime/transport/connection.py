@@ -1,11 +1,12 @@
-"""gRPC underneath: how one message gets to a server and its answer back.
+"""gRPC transport: how one message reaches a server and its reply comes back.
 
-A message is one gRPC message if it is small, and a stream of chunks if it is large; the two ends of a call see buffers
-and bytes either way. Small messages of every step go through a line that stays open, which costs half of what calls do.
+A small message is one gRPC message; a large one is a stream of chunks. Callers see buffers and bytes either way. The
+small messages of every step go through streams that stay open, which cost half as much as unary calls.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +20,30 @@ from refluid.errors import ServerBusyError
 from refluid.runtime.observe.metrics import Counter
 
 SERVICE = "refluid.runtime.ParameterServer"
-IN_CHUNKS, IN_TURN = "InChunks", "InTurn"
-LARGE = 32 << 20  # bytes; what is larger travels in chunks
+IN_CHUNKS, STREAMED = "InChunks", "Streamed"
+LARGE = 32 << 20  # bytes; larger messages travel in chunks
 CHUNK = 4 << 20
-SMALL = 1 << 20  # bytes; what is larger gains nothing from an open line
-LINES = 4  # that a connection may have open, as each takes a thread of the server's
-_LINE_AGE = 0.25  # of a timeout: gRPC limits the life of a line, not the time of an answer
+SMALL = 1 << 20  # bytes; larger messages gain nothing from an open stream
+MAX_STREAMS = 4  # per connection, as each takes a thread of the server
+_STREAM_AGE = 0.25  # of a timeout: gRPC's deadline is for the whole stream, not for one reply
+
+# Control calls that may safely arrive twice are retried by gRPC. Exchanges have a policy of their own (see `request`),
+# and a trainer that joins reports which servers it waits for.
+_RETRIED = ("Leave", "Status", "Inventory", "Snapshot")
+_SERVICE_CONFIG = {
+    "methodConfig": [
+        {
+            "name": [{"service": SERVICE, "method": method} for method in _RETRIED],
+            "retryPolicy": {
+                "maxAttempts": 4,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
 
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -34,184 +53,153 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
 ]
 
 Handler = Callable[[bytes, grpc.ServicerContext], Sequence[Any]]
 
 
 def size_of(buffers: Sequence[Any]) -> int:
-    """How many bytes a message has."""
+    """The number of bytes in a message."""
     return sum(len(buffer) for buffer in buffers)
 
 
 class Connection:
-    """How this process talks to one server; ``sent`` and ``received`` count the bytes."""
+    """A connection of this process to one server; ``sent`` and ``received`` count bytes."""
 
     def __init__(self, endpoint: str, sent: Counter | None = None, received: Counter | None = None):
         self.endpoint = endpoint
         self._sent, self._received = sent or Counter(), received or Counter()
         self._channel = grpc.insecure_channel(endpoint, options=_OPTIONS)
         self._methods: dict[str, Any] = {}
-        self._idle: dict[str, list[_Line]] = {}
+        self._idle: dict[str, list[Stream]] = {}
         self._choosing = threading.Lock()
-        self._free_lines = threading.Semaphore(LINES)
+        self._free_streams = threading.Semaphore(MAX_STREAMS)
         self._closed = False
 
-    def call(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> bytes:
-        """Sends a message and waits for the answer; ``expected`` is its size, if it is known to be large."""
-        size = self._count(buffers)
-        if max(size, expected) > LARGE:
-            answer = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False))
+    def call(self, method: str, buffers: Sequence[Any], timeout: float, reply_size: int = 0) -> bytes:
+        """Sends a message and waits for the reply; ``reply_size`` is its size, if it is known to be large."""
+        size = size_of(buffers)
+        self._sent.add(size)
+        if max(size, reply_size) > LARGE:
+            reply = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False))
         else:
-            answer = self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
-        self._received.add(len(answer))
-        return answer
+            reply = self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
+        self._received.add(len(reply))
+        return reply
 
-    def ask(self, method: str, buffers: Sequence[Any], timeout: float, expected: int = 0) -> Question | None:
-        """Sends a message through an open line; None if there is none to be had, or too much to say for one."""
-        if max(size_of(buffers), expected) > SMALL or not self._free_lines.acquire(blocking=False):
+    def send(self, method: str, buffers: Sequence[Any], timeout: float, reply_size: int = 0) -> Stream | None:
+        """Sends a message through an open stream, which must be released after its reply.
+
+        Returns None, and sends nothing, if all streams are in use or the message is too large for one.
+        """
+        size = size_of(buffers)
+        if max(size, reply_size) > SMALL or not self._free_streams.acquire(blocking=False):
             return None
         try:
-            line = self._line(method, timeout)
+            stream = self._stream(method, timeout)
         except BaseException:
-            self._free_lines.release()
+            self._free_streams.release()
             raise
-        self._count(buffers)
-        line.say(b"".join(buffers))
-        return Question(self, method, line)
+        self._sent.add(size)
+        stream.send(b"".join(buffers))
+        return stream
 
-    def answered(self, method: str, line: _Line, answer: bytes | None) -> None:
-        """Another line may be used; this one, too, if there was an answer."""
-        if answer is None or self._closed:
-            line.drop()
+    def release(self, method: str, stream: Stream, reply: bytes | None) -> None:
+        """Returns a stream to the pool; without a reply it is cancelled instead."""
+        if reply is None or self._closed:
+            stream.cancel()
         else:
-            self._received.add(len(answer))
-            self._idle[method].append(line)
-        self._free_lines.release()
+            self._received.add(len(reply))
+            self._idle[method].append(stream)
+        self._free_streams.release()
 
-    def _line(self, method: str, timeout: float) -> _Line:
-        """An open line that nobody uses."""
+    def _stream(self, method: str, timeout: float) -> Stream:
+        """An idle stream that is still usable, or a new one."""
         with self._choosing:
             idle = self._idle.setdefault(method, [])
             while idle:
-                line = idle.pop()
-                if line.is_useful:
-                    return line
-                line.close()
-        return _Line(self._method(method + IN_TURN), timeout)
-
-    def _count(self, buffers: Sequence[Any]) -> int:
-        size = size_of(buffers)
-        self._sent.add(size)
-        return size
+                stream = idle.pop()
+                if stream.is_usable:
+                    return stream
+                stream.close()
+        return Stream(self._method(method + STREAMED), timeout)
 
     def _method(self, name: str) -> Any:
         found = self._methods.get(name)
         if found is None:
-            is_stream = name.endswith((IN_CHUNKS, IN_TURN))
+            is_stream = name.endswith((IN_CHUNKS, STREAMED))
             make = self._channel.stream_stream if is_stream else self._channel.unary_unary
             found = self._methods[name] = make(f"/{SERVICE}/{name}")
         return found
 
     def close(self) -> None:
-        """Hangs up."""
+        """Closes all streams and the channel."""
         self._closed = True
-        for lines in self._idle.values():
-            for line in lines:
-                line.close()
+        for streams in self._idle.values():
+            for stream in streams:
+                stream.close()
         self._channel.close()
 
 
-class _Line:
-    """A call that stays open, for one message and its answer after the other."""
+class Stream:
+    """A call that stays open for one message and its reply after the other."""
 
     def __init__(self, method: Any, timeout: float):
         self._messages: SimpleQueue[bytes | None] = SimpleQueue()
-        self._answers = method(iter(self._messages.get, None), timeout=(1 + _LINE_AGE) * timeout, wait_for_ready=False)
-        self._useful_until = time.monotonic() + _LINE_AGE * timeout
-        self._on_break: Callable[[], None] | None = None
-        self._answers.add_callback(self._broke)
+        self._call = method(iter(self._messages.get, None), timeout=(1 + _STREAM_AGE) * timeout, wait_for_ready=False)
+        self._usable_until = time.monotonic() + _STREAM_AGE * timeout
+        self._on_failure: Callable[[], None] | None = None
+        self._call.add_callback(self._ended)
 
     @property
-    def is_useful(self) -> bool:
-        """Whether another message can be sent and waited for."""
-        return self._answers.is_active() and time.monotonic() < self._useful_until
+    def is_usable(self) -> bool:
+        """Whether another message can be sent and its reply awaited."""
+        return self._call.is_active() and time.monotonic() < self._usable_until
 
-    def when_broken(self, action: Callable[[], None] | None) -> None:
-        """Has ``action`` called when the call ends, perhaps twice if it does so just now."""
-        self._on_break = action
-        if not self._answers.is_active():
-            self._broke()
+    def on_failure(self, action: Callable[[], None] | None) -> None:
+        """Has ``action`` called, on any thread, when the stream ends; twice at most, if that happens just now."""
+        self._on_failure = action
+        if not self._call.is_active():
+            self._ended()
 
-    def _broke(self) -> None:
-        action, self._on_break = self._on_break, None
+    def _ended(self) -> None:
+        action, self._on_failure = self._on_failure, None
         if action is not None:
             action()
 
-    def say(self, message: bytes) -> None:
-        """Sends a message, behind the caller's back."""
+    def send(self, message: bytes) -> None:
+        """Hands a message to gRPC, which sends it on a thread of its own."""
         self._messages.put(message)
 
-    def listen(self) -> bytes:
-        """The answer to a message. If there is none, the line is no use any more."""
-        for answer in self._answers:
-            return answer
-        raise _HungUpError
+    def receive(self) -> bytes:
+        """Waits for a reply, a quarter longer than the timeout at most. A stream that gives none is of no more use."""
+        for reply in self._call:
+            return reply
+        raise _StreamClosedError
 
     def close(self) -> None:
-        """Lets the server's thread, and gRPC's own that waits for messages, go."""
+        """Ends the stream, and the threads on both sides that wait for its messages."""
         self._messages.put(None)
 
-    def drop(self) -> None:
-        """`close`, whatever is still under way."""
-        self._answers.cancel()
+    def cancel(self) -> None:
+        """Ends the stream even while a reply is pending."""
+        self._call.cancel()
         self.close()
 
 
-class Question:
-    """A message under way, and its answer to come."""
-
-    def __init__(self, connection: Connection, method: str, line: _Line):
-        self._connection, self._method, self._line = connection, method, line
-        self._is_open = True
-
-    def when_broken(self, action: Callable[[], None]) -> None:
-        """Has ``action`` called, on any thread and perhaps twice, if the line breaks before there is an answer."""
-        self._line.when_broken(action)
-
-    def result(self) -> bytes:
-        """Waits for the answer, a quarter longer than the timeout at most."""
-        try:
-            answer = self._line.listen()
-        except BaseException:
-            self._end(None)
-            raise
-        self._end(answer)
-        return answer
-
-    def cancel(self) -> None:
-        """Nobody wants the answer, unless it was there already."""
-        if self._is_open:
-            self._end(None)
-
-    def _end(self, answer: bytes | None) -> None:
-        self._is_open = False
-        self._line.when_broken(None)
-        self._connection.answered(self._method, self._line, answer)
-
-
-class _HungUpError(grpc.RpcError):
-    """The server ended the call that a line is, in good order but without an answer."""
+class _StreamClosedError(grpc.RpcError):
+    """The server closed a stream in good order, but without a reply."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNAVAILABLE
 
     def details(self) -> str:
-        return "the server hung up"
+        return "the server closed the stream"
 
 
 def listen(endpoint: str, handlers: dict[str, Handler], threads: int) -> grpc.Server:
-    """A gRPC server for ``handlers`` that listens at ``endpoint`` and is not started yet."""
+    """Makes a gRPC server for ``handlers`` that listens at ``endpoint``; the caller starts it."""
     server = grpc.server(ThreadPoolExecutor(threads, "parameter-server"), options=_OPTIONS)
     server.add_generic_rpc_handlers((_Service(handlers),))
     try:
@@ -225,14 +213,14 @@ def listen(endpoint: str, handlers: dict[str, Handler], threads: int) -> grpc.Se
 
 
 class _Service(grpc.GenericRpcHandler):
-    """Finds the handler of a call by its name."""
+    """Finds the handler of a call by its method name."""
 
     def __init__(self, handlers: dict[str, Handler]):
         self._methods: dict[str, grpc.RpcMethodHandler] = {}
         for name, handler in handlers.items():
             path = f"/{SERVICE}/{name}"
             self._methods[path] = grpc.unary_unary_rpc_method_handler(_whole(handler))
-            self._methods[path + IN_TURN] = grpc.stream_stream_rpc_method_handler(_in_turn(handler))
+            self._methods[path + STREAMED] = grpc.stream_stream_rpc_method_handler(_streamed(handler))
             self._methods[path + IN_CHUNKS] = grpc.stream_stream_rpc_method_handler(_in_chunks(handler))
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
@@ -243,7 +231,7 @@ def _whole(handler: Handler) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     return lambda message, context: b"".join(handler(message, context))
 
 
-def _in_turn(handler: Handler) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
+def _streamed(handler: Handler) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
     return lambda received, context: (b"".join(handler(message, context)) for message in received)
 
 
@@ -252,7 +240,7 @@ def _in_chunks(handler: Handler) -> Callable[[Iterator[bytes], grpc.ServicerCont
 
 
 def chunks(buffers: Sequence[Any]) -> Iterator[bytes]:
-    """A message cut into chunks; small neighbours share one."""
+    """Cuts a message into chunks; small neighbouring buffers share one."""
     small: list[Any] = []
     held = 0
     for buffer in buffers:

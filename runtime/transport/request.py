@@ -1,67 +1,168 @@
-"""One server's part of an exchange."""
+"""Requests: a message to one server, sent again until there is a reply or its policy gives up."""
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
-from refluid.runtime.transport.connection import Question
-from refluid.runtime.transport.wire import Value
+import grpc
 
-Asked = Question | Future[bytes]
-Answer = dict[str, Value]
+from refluid.runtime.transport.connection import Connection, Stream
+
+TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-class Talk:
-    """A message to one server and what comes of it. The caller takes the servers' answers in turn.
+@dataclass(frozen=True)
+class RetryPolicy:
+    """When a failed request is sent again: on transient errors, with growing random pauses, within a time limit."""
 
-    If a line breaks before its turn, another thread sends again at once: servers may wait for each other.
+    timeout: float  # seconds, for one reply and for all attempts together
+    first_pause: float = 0.1
+    longest_pause: float = 2.0
+
+    def allows(self, error: grpc.RpcError, seconds: float) -> bool:
+        """Whether to send again after an error, ``seconds`` after the first attempt."""
+        return error.code() in TRANSIENT and seconds <= self.timeout
+
+    def pause(self, attempt: int) -> float:
+        """How long to wait before attempt number ``attempt``, from 1."""
+        return min(self.first_pause * 2 ** (attempt - 1), self.longest_pause) * (1 + random.random())
+
+
+class Request:
+    """A message to one server and its reply to come; it is sent when the object is made.
+
+    One thread sends requests to all servers and then collects the replies. A request that fails before its reply is
+    collected is sent again on another thread at once: servers may wait for each other.
+
+    Args:
+      threads: runs what cannot go through a stream, and early retries.
+      reply_size: the size of the reply in bytes, about.
+      before_retry: called before the message is sent again, with the name of the error and the seconds since the first
+        attempt; if it raises a gRPC error, this attempt has failed too.
     """
 
-    def __init__(self, ask: Callable[[], Asked], finish: Callable[[Asked, float], Answer], threads: Executor):
-        """``ask`` sends the message; ``finish`` waits for the answer, from when it was asked, and sends again."""
-        self._finish, self._threads = finish, threads
-        self._began = time.monotonic()
-        self._claiming = threading.Lock()
-        self._is_claimed = False
-        self._elsewhere: Future[Answer] | None = None
-        self._question = ask()
-        if isinstance(self._question, Question):
-            self._question.when_broken(self.go_on)
-        else:
-            # Futures keep what they call. A talk that kept itself alive would keep the answer, which may be large.
-            me = weakref.ref(self)
-            self._question.add_done_callback(lambda question: _look_after(me(), question))
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        buffers: Sequence[Any],
+        policy: RetryPolicy,
+        threads: Executor,
+        reply_size: int = 0,
+        before_retry: Callable[[str, float], None] | None = None,
+    ):
+        self.endpoint = connection.endpoint
+        self.began = time.monotonic()
+        self._connection, self._method, self._buffers = connection, method, buffers
+        self._policy, self._threads, self._reply_size = policy, threads, reply_size
+        self._before_retry = before_retry
+        self._stream: Stream | None = None
+        self._call: Future[bytes] | None = None
+        self._choosing = threading.Lock()
+        self._is_taken = False  # a thread receives the reply, or nobody wants it
+        self._is_cancelled = False
+        self._retrying: Future[bytes] | None = None
+        self._send()
+        self._watch()
 
-    def result(self) -> Answer:
-        """The tensors in the answer."""
-        with self._claiming:
-            self._is_claimed = True
-        return self._talk() if self._elsewhere is None else self._elsewhere.result()
+    def result(self) -> bytes:
+        """Waits for the reply.
+
+        Raises:
+          grpc.RpcError: the server refused the message, or the policy allows no further attempt.
+        """
+        with self._choosing:
+            self._is_taken = True
+        return self._receive() if self._retrying is None else self._retrying.result()
 
     def cancel(self) -> None:
-        """Nobody wants the answer, unless it was there already."""
-        with self._claiming:
-            self._is_claimed = True
-        if self._elsewhere is None:
-            self._question.cancel()
+        """Ends the request unless it has its reply already."""
+        with self._choosing:
+            self._is_taken = self._is_cancelled = True
+        if self._retrying is None:
+            self._release(None)
+            if self._call is not None:
+                self._call.cancel()
 
-    def _talk(self) -> Answer:
-        return self._finish(self._question, self._began)
+    def _send(self) -> None:
+        self._stream = self._call = None
+        arguments = self._method, self._buffers, self._policy.timeout, self._reply_size
+        try:
+            self._stream = self._connection.send(*arguments)
+            if self._stream is None:
+                self._call = self._threads.submit(self._connection.call, *arguments)
+        except RuntimeError:  # Python is exiting and starts no more threads
+            self._call = Future()
+            try:
+                self._call.set_result(self._connection.call(*arguments))
+            except grpc.RpcError as error:
+                self._call.set_exception(error)
 
-    def go_on(self) -> None:
-        """Sends again on another thread, unless somebody waits for the answer already."""
-        with self._claiming:
-            if not self._is_claimed:
-                self._is_claimed = True
-                with suppress(RuntimeError):  # Python is ending: when its turn comes, then
-                    self._elsewhere = self._threads.submit(self._talk)
+    def _watch(self) -> None:
+        """Has a failure noticed before the reply is collected."""
+        # Streams and futures keep what they call. A strong reference would keep the reply, which may be large.
+        retry = weakref.WeakMethod(self._retry_early)
+        if self._stream is not None:
+            self._stream.on_failure(lambda: _call(retry))
+        elif self._call is not None:
+            self._call.add_done_callback(lambda call: _failed(call) and _call(retry))
+
+    def _retry_early(self) -> None:
+        with self._choosing:
+            if not self._is_taken:
+                self._is_taken = True
+                with suppress(RuntimeError):  # Python is exiting: `result` sends again
+                    self._retrying = self._threads.submit(self._receive)
+
+    def _receive(self) -> bytes:
+        """The reply to the message, which is sent again while the policy allows it."""
+        attempt, reason = 0, ""
+        while True:
+            try:
+                if attempt > 0:
+                    if self._before_retry is not None:
+                        self._before_retry(reason, time.monotonic() - self.began)
+                    self._send()
+                return self._reply()
+            except grpc.RpcError as error:
+                if self._is_cancelled or not self._policy.allows(error, time.monotonic() - self.began):
+                    raise
+                reason = error.code().name
+            attempt += 1
+            time.sleep(self._policy.pause(attempt))
+
+    def _reply(self) -> bytes:
+        if self._stream is None:
+            assert self._call is not None
+            return self._call.result()
+        try:
+            reply = self._stream.receive()
+        except BaseException:
+            self._release(None)
+            raise
+        self._release(reply)
+        return reply
+
+    def _release(self, reply: bytes | None) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.on_failure(None)
+            self._connection.release(self._method, stream, reply)
 
 
-def _look_after(talk: Talk | None, question: Future[bytes]) -> None:
-    if talk is not None and not question.cancelled() and question.exception() is not None:
-        talk.go_on()
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    found = method()
+    if found is not None:
+        found()
+
+
+def _failed(call: Future[bytes]) -> bool:
+    return not call.cancelled() and call.exception() is not None

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from refluid.lowering.buckets import round_up
 from refluid.lowering.staging import ALIGNMENT, COPIED_AT_ONCE, phase_of
 from refluid.runtime.transport import protocol_pb2
 
@@ -33,7 +34,7 @@ _INT64 = np.dtype(np.int64)
 
 @dataclass(frozen=True)
 class Rows:
-    """Selected rows on their way: row numbers and the values of each."""
+    """Selected rows in a message: row numbers and the values of each."""
 
     rows: np.ndarray
     values: np.ndarray
@@ -41,6 +42,19 @@ class Rows:
     @property
     def nbytes(self) -> int:
         return self.rows.nbytes + self.values.nbytes
+
+    def padded(self, height: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers and values, padded to ``size`` rows; row ``height`` of a table stands for no row."""
+        rows = np.full(size, height, np.int64)
+        rows[: len(self.rows)] = self.rows
+        values = np.zeros((size, *self.values.shape[1:]), self.values.dtype)
+        values[: len(self.rows)] = self.values
+        return rows, values
+
+
+def row_bucket(count: int) -> int:
+    """The number of rows that ``count`` rows are padded to: 64, 96, 128, 192, 256, ..."""
+    return max(64, round_up(count, digits=2))
 
 
 Value = np.ndarray | Rows

@@ -18,7 +18,7 @@ ROWS = 40
 class Role:
     """The programs of one process of a job."""
 
-    def __init__(self, endpoints, trainer=0, trainers=1, width=4, normalised=False, network=None, clip=None, **config):
+    def __init__(self, endpoints, trainer=0, trainers=1, width=4, normalised=False, clip=None, network=None, **config):
         self.endpoints = endpoints
         self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.core.Scope()
         self.main.random_seed = self.startup.random_seed = 5

@@ -12,8 +12,9 @@ from cluster.jobs import free_endpoints
 from cluster.one_process import Role, servers
 from refluid import flags
 from refluid.errors import OutOfRangeError, ServerBusyError, ServerError, ServersMissingError
-from refluid.runtime.trainer import session
-from refluid.runtime.trainer.session import STEP, Message
+from refluid.runtime.trainer import membership, session
+from refluid.runtime.trainer.packing import Message
+from refluid.runtime.trainer.server_calls import READ, STEP
 from refluid.runtime.transport import port_wait as waiting
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import Connection
@@ -51,19 +52,19 @@ def test_wait_port_waits_for_the_ports_of_servers(impatient, monkeypatch, caplog
         (missing,) = free_endpoints(1)
         both = Role([here, missing])
         assert both.transpiler.get_trainer_program(wait_port=False) is both.main
-        monkeypatch.setattr(waiting, "_REMIND", 0.1)
+        monkeypatch.setattr(waiting, "_REMINDER_INTERVAL", 0.1)
         with pytest.raises(ServersMissingError, match=rf"trainer 0: no answer from {missing} in \d+ s"):
             both.transpiler.get_trainer_program()
         assert f"missing={missing} " in caplog.text
         alone = Role([here])
         assert alone.transpiler.get_trainer_program() is alone.main
     assert alone.transpiler.get_trainer_program() is alone.main, "they are waited for once"
-    with pytest.raises(ServerError, match="'no-such-host.invalid' is not known here"):
+    with pytest.raises(ServerError, match="cannot resolve host 'no-such-host.invalid'"):
         Role(["no-such-host.invalid:6174"]).transpiler.get_trainer_program()
 
 
 def test_an_unknown_host_is_not_waited_for():
-    with pytest.raises(ServerError, match="'no-such-host.invalid' is not known here"):
+    with pytest.raises(ServerError, match="cannot resolve host 'no-such-host.invalid'"):
         Role(["no-such-host.invalid:6174"]).start()
 
 
@@ -121,7 +122,7 @@ def read(held, endpoints):
     """All that servers hold."""
     inventory = {e: ask(held, e, "Inventory") for e in endpoints}
     wanted = {e: Message({}, [line.split("|")[0] for line in lines]) for e, lines in inventory.items()}
-    answers = held.exchange(session.READ, wanted)
+    answers = held.exchange(READ, wanted)
     return {(e, name): np.array(value) for e, values in answers.items() for name, value in values.items()}
 
 
@@ -137,12 +138,12 @@ def pushable(held, endpoint):
 
 
 def ask(held, endpoint, method):
-    message = held.tell(endpoint, method, pb.CallerRequest(caller=held.caller))
+    message = held.call(endpoint, method, pb.CallerRequest(caller=held.caller))
     return json.loads(wire.decode(pb.Text, message).text)
 
 
 def test_a_trainer_that_died_before_it_joined_all_servers_is_evicted_by_all(monkeypatch, caplog):
-    monkeypatch.setattr(session, "_BEAT", 0.2)
+    monkeypatch.setattr(membership, "_HEARTBEAT_INTERVAL", 0.2)
     monkeypatch.setattr(flags, "_set", {"FLAGS_worker_update_interval_secs": 4})
     with servers(trainers=2) as endpoints:
         trainer = Role(endpoints, trainers=2)
@@ -254,5 +255,9 @@ def test_no_thread_is_left_behind():
         trainer.start()
         trainer.step()
         trainer.close()
-    left = [t.name for t in set(threading.enumerate()) - before if t.name in ("heartbeat", "send", "receive")]
+    left = [
+        t.name
+        for t in set(threading.enumerate()) - before
+        if t.name in ("heartbeat", "wait-log", "push_loop", "pull_loop")
+    ]
     assert not left

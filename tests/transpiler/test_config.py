@@ -7,7 +7,8 @@ import pytest
 import paddle.fluid as fluid
 from paddle.fluid.transpiler.distribute_transpiler import DistributedMode, ServerRuntimeConfig
 from programs_to_distribute import config, regression, transpile
-from refluid.transpiler.config import Mode, choose_mode
+from refluid.ir.modes import Mode
+from refluid.transpiler.config import choose_mode
 
 # As real Fluid 1.8.5 has them.
 FIELDS = {

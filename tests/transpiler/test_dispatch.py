@@ -29,7 +29,7 @@ def test_hash_name_gives_the_same_in_every_process():
 
 
 def placed(transpiler):
-    return {placed.param: placed.endpoints for placed in transpiler.placement.params}
+    return {placed.param: tuple(placed.endpoints) for placed in transpiler.placement.params}
 
 
 @pytest.mark.parametrize("given", [None, RoundRobin])

@@ -1,4 +1,4 @@
-"""Slices of rows: balanced, described by text, and joined to the whole again."""
+"""Slices of rows: balanced, and described by text."""
 
 from __future__ import annotations
 
@@ -8,20 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refluid.ir.slices import Slice
-from refluid.transpiler.slices import count_slices, cut, cut_rows, join, slice_variable
+from refluid.transpiler.slices import count_slices, cut_rows, slice_variable
 
 SHAPES = st.lists(st.integers(1, 40), min_size=1, max_size=3)
-
-
-@given(SHAPES, st.integers(1, 9), st.integers(1, 100), st.randoms(use_true_random=False))
-def test_joining_undoes_cutting_in_any_order(shape, servers, least, random):
-    slices = list(slice_variable("w", shape, count_slices(shape, servers, least)))
-    array = np.arange(np.prod(shape)).reshape(shape)
-    parts = cut(array, slices)
-    assert [part.shape for part in parts] == [piece.shape for piece in slices]
-    pairs = list(zip(parts, slices, strict=True))
-    random.shuffle(pairs)
-    np.testing.assert_array_equal(join(*zip(*pairs, strict=True)), array)
 
 
 @given(SHAPES, st.integers(1, 9), st.integers(1, 100))
@@ -59,11 +48,3 @@ def test_there_are_as_many_slices_as_in_fluid(shape, servers, count):
 def test_a_variable_in_one_piece_keeps_its_name():
     assert [piece.name for piece in slice_variable("w", (4, 2), 1)] == ["w"]
     assert [str(piece) for piece in slice_variable("w", (5, 2), 2)] == ["w.block0|w|0|2|5,2", "w.block1|w|2|5|5,2"]
-
-
-def test_joining_tells_what_is_missing():
-    first, second = slice_variable("w", (4, 2), 2)
-    with pytest.raises(ValueError, match="w.block1 holds rows 2 to 4 of w, row 0 is next"):
-        join([np.zeros((2, 2))], [second])
-    with pytest.raises(ValueError, match="the slices of w end at row 2"):
-        join([np.zeros((2, 2))], [first])

@@ -8,7 +8,7 @@ import paddle.fluid as fluid
 from programs_to_distribute import FIRST, SECOND, assert_survives_protobuf, config, lines, regression, tagger, transpile
 from refluid.errors import OpError
 from refluid.ir import OpRole
-from refluid.transpiler.lookups import look_up_locally
+from refluid.ir.remote import look_up_locally
 
 
 def main():
@@ -143,7 +143,8 @@ def test_looking_up_locally_undoes_looking_up_remotely():
     before = sorted(lines(main(), "padding_idx", "is_sparse"))
     fluid.optimizer.SGD(0.1).minimize(loss)
     transpile()
-    back = look_up_locally(fluid.default_main_program().clone(for_test=True))
+    back = fluid.default_main_program().clone(for_test=True)
+    look_up_locally(back)
     assert sorted(lines(back.global_block(), "padding_idx", "is_sparse")) == before
 
 

@@ -1,4 +1,4 @@
-"""Trainer programs whose tables live on servers, made independent of these again."""
+"""Trainer programs whose tables live on servers, made independent of the servers again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from refluid.ir.program import Program
 
 
 def look_up_locally(program: Program) -> None:
-    """Replaces lookups that ask servers by lookups in the table itself, which must then be at hand."""
-    block = program.global_block()
-    ops: list[Operator] = []
-    for op in block.ops:
-        if op.type != "distributed_lookup_table":
-            ops.append(op)
-            continue
-        kind = "lookup_table_v2" if op.attrs.get("lookup_version", 1) == 2 else "lookup_table"
-        attrs = {"padding_idx": op.attrs.get("padding_idx", -1), "is_sparse": True}
-        for ids, rows in zip(op.input("Ids"), op.output("Outputs"), strict=True):
-            inputs = {"Ids": [ids], "W": [op.attr("table_name")]}
-            ops.append(Operator(block, kind, inputs, {"Out": [rows]}, attrs))
-    block.ops = ops
+    """Replaces lookups on servers by lookups in the table itself, whose value must then be in the scope."""
+    for block in program.blocks:
+        ops: list[Operator] = []
+        for op in block.ops:
+            if op.type != "distributed_lookup_table":
+                ops.append(op)
+                continue
+            kind = "lookup_table_v2" if op.attrs.get("lookup_version", 1) == 2 else "lookup_table"
+            attrs = {"padding_idx": op.attrs.get("padding_idx", -1), "is_sparse": True}
+            for ids, rows in zip(op.input("Ids"), op.output("Outputs"), strict=True):
+                inputs = {"Ids": [ids], "W": [op.attr("table_name")]}
+                ops.append(Operator(block, kind, inputs, {"Out": [rows]}, attrs))
+        block.ops = ops
     program.changed()

@@ -1,7 +1,7 @@
-"""Which rows of which variable a server's variable holds, as text that operators carry.
+"""Slices: contiguous ranges of rows of a variable, each a variable of its own on one server.
 
-A server's programs name, on their operators, what every persistable variable of theirs is a slice of. Files of whole
-variables can be read into slices, and slices gathered into whole variables, by anyone who has such a program.
+A server's programs list, on their operators, the slice that every persistable variable of theirs holds. Anyone who has
+such a program can read files of whole variables into slices, and join slices into whole variables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from refluid.ir.program import Program
 
-SLICES = "slices"  # the attribute that holds them: on listen_and_serv, and on the initialisers of a server's startup
+SLICES = "slices"  # the attribute that lists them: on listen_and_serv, and on the initialisers of a server's startup
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Slice:
     start: int
     end: int
     whole_shape: tuple[int, ...]
+    endpoint: str = ""  # the server that holds it; programs of one server do not repeat it in the text form
 
     @property
     def rows(self) -> int:
@@ -29,7 +30,7 @@ class Slice:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.rows, *self.whole_shape[1:])
+        return (self.rows, *self.whole_shape[1:]) if self.whole_shape else ()
 
     @property
     def is_whole(self) -> bool:
@@ -40,12 +41,16 @@ class Slice:
         return f"{self.name}|{self.whole}|{self.start}|{self.end}|{dims}"
 
     @classmethod
-    def parse(cls, text: str) -> Slice:
-        """The slice that ``str(slice)`` described."""
+    def parse(cls, text: str, endpoint: str = "") -> Slice:
+        """Reads what ``str(slice)`` wrote."""
         name, whole, start, end, dims = text.rsplit("|", 4)
-        return cls(name, whole, int(start), int(end), tuple(map(int, dims.split(","))))
+        return cls(name, whole, int(start), int(end), tuple(map(int, dims.split(","))), endpoint)
 
 
 def slices_of(program: Program) -> list[Slice]:
-    """What the variables of a server's main or startup program are slices of; nothing for other programs."""
-    return [Slice.parse(text) for op in program.global_block().ops for text in op.attrs.get(SLICES, ())]
+    """The slices that a server's main or startup program holds; none for other programs."""
+    return [
+        Slice.parse(text, op.attrs.get("endpoint", ""))
+        for op in program.global_block().ops
+        for text in op.attrs.get(SLICES, ())
+    ]

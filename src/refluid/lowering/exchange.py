@@ -29,6 +29,6 @@ class Exchange(ABC):
 
 def bind_exchange(piece: Piece, scope: Scope, place: Any) -> Exchange:
     """The runtime's plan for the operators of a piece."""
-    plan = import_module("refluid.runtime.trainer.exchanges").plan_exchange
+    plan = import_module("refluid.runtime.exchanges").plan_exchange
     operators: Sequence[Operator] = piece.schedule.ops
     return plan(operators, scope, place)

@@ -6,7 +6,8 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distribu
     TrainerRuntimeConfig,
 )
 from paddle.fluid.incubate.fleet.parameter_server.mode import DistributedMode
-from refluid.transpiler.config import Mode, choose_mode
+from refluid.ir.modes import Mode
+from refluid.transpiler.config import choose_mode
 
 MAKERS = {
     "sync": StrategyFactory.create_sync_strategy,

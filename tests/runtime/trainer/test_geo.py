@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from refluid.runtime.trainer.geo_deltas import DELTA, ChangedRows, Snapshot
+from refluid.runtime.trainer.geo_deltas import Snapshot
 from refluid.runtime.transport.wire import Rows
 
 
@@ -11,7 +11,7 @@ def test_one_trainer_keeps_what_it_has_learned():
     snapshot, server = Snapshot(start, trainers=1), start.copy()
     value = np.array([1, 2, 3], np.float32)
 
-    server += snapshot.difference(value)
+    server += snapshot.delta(value)
     value = snapshot.merge(value, server)
 
     assert np.array_equal(server, [1, 2, 3])
@@ -25,10 +25,10 @@ def test_two_trainers_get_each_others_changes_and_not_their_own_again():
     values = [start + 2.0, start + 4.0]  # what each has learned
 
     for trainer in range(2):
-        server += snapshots[trainer].difference(values[trainer])
+        server += snapshots[trainer].delta(values[trainer])
         values[trainer] = snapshots[trainer].merge(values[trainer], server)
     assert np.array_equal(server, [3.0]), "the mean of both"
-    values[0] = snapshots[0].merge(values[0], server + 0 * snapshots[0].difference(values[0]))
+    values[0] = snapshots[0].merge(values[0], server + 0 * snapshots[0].delta(values[0]))
 
     assert np.array_equal(values[1], [4.0 + 1.0]), "its own, and trainer 0's share"
 
@@ -39,19 +39,8 @@ def test_rows_of_a_table_are_traded_alone():
     learned = table.copy()
     learned[[1, 3]] += 2
 
-    sent = snapshot.difference_of_rows(learned, np.array([1, 3]))
+    sent = snapshot.delta_of_rows(learned, np.array([1, 3]))
 
     assert np.array_equal(sent.values, np.ones((2, 2)))
     received = Rows(np.array([2, 3]), np.stack([table[2] + 5, table[3] + 1 + 7]))
     assert np.array_equal(snapshot.changes(received).values, [[5, 5], [7, 7]])
-
-
-def test_a_server_tells_each_trainer_which_rows_others_changed():
-    changed = ChangedRows(trainers=3)
-    changed.mark(0, {"emb" + DELTA: Rows(np.array([4, 2, 4]), np.ones((3, 1)))})
-    changed.mark(1, {"emb" + DELTA: Rows(np.array([9]), np.ones((1, 1)))})
-
-    assert changed.take(2, "emb").tolist() == [2, 4, 9]
-    assert changed.take(0, "emb").tolist() == [9]
-    assert changed.take(0, "emb").tolist() == [], "once"
-    assert changed.take(0, "fc") is None

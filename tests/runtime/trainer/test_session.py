@@ -1,4 +1,4 @@
-"""A trainer's session with servers that answer late, break off, or do not answer; over real sockets."""
+"""A trainer's session with servers that reply late, fail, or do not reply; over real sockets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from refluid.errors import ServerError
+from refluid.ir.modes import Mode
 from refluid.runtime.launch.ports import HeldPorts
-from refluid.runtime.modes import Mode
-from refluid.runtime.trainer.session import Job, Message, Session
+from refluid.runtime.trainer.exchange_plan import Job
+from refluid.runtime.trainer.packing import Message
+from refluid.runtime.trainer.session import Session
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import listen
-from refluid.runtime.transport.request import Talk
+from refluid.runtime.transport.request import Request
 from refluid.runtime.transport.wire import pb
 
 
@@ -84,12 +86,12 @@ def test_a_push_is_sent_again_while_the_other_server_waits_for_it(job, size):
     def waits(number, context):
         assert arrived.wait(20)
 
-    def breaks_off_once(number, context):
+    def fails_once(number, context):
         if number == 1:
-            context.abort(grpc.StatusCode.UNAVAILABLE, "broken")
+            context.abort(grpc.StatusCode.UNAVAILABLE, "failed")
         arrived.set()
 
-    servers, session = job(waits, breaks_off_once)
+    servers, session = job(waits, fails_once)
     assert set(session.push(messages(session, size))) == set(session.job.endpoints)
     assert [server.heard.count("Exchange") for server in servers] == [1, 2]
 
@@ -101,7 +103,7 @@ def test_nothing_of_an_exchange_waits_for_the_garbage_collector(job, size):
     gc.disable()
     try:
         session.push(messages(session, size))
-        assert not [found for found in gc.get_objects() if isinstance(found, Talk)]
+        assert not [found for found in gc.get_objects() if isinstance(found, Request)]
     finally:
         gc.enable()
 
@@ -119,8 +121,10 @@ def test_a_server_that_hangs_is_an_error_after_one_deadline(job, size, monkeypat
 
 SCRIPT = """
 import sys, numpy as np
-from refluid.runtime.modes import Mode
-from refluid.runtime.trainer.session import Job, Message, session_of
+from refluid.ir.modes import Mode
+from refluid.runtime.trainer.exchange_plan import Job
+from refluid.runtime.trainer.packing import Message
+from refluid.runtime.trainer.session import session_of
 
 session = session_of(Job(0, 1, tuple(sys.argv[2:]), Mode.SYNC))
 push = {endpoint: Message({"w": np.zeros(int(sys.argv[1]), "float32")}) for endpoint in session.job.endpoints}
@@ -129,7 +133,7 @@ session.on_leave(lambda: session.push(push))
 
 
 @pytest.mark.parametrize("size", [4, 1 << 20])
-def test_a_script_that_just_ends_sends_its_last_gradients_and_says_goodbye(endpoints, size):
+def test_a_script_that_just_ends_sends_its_last_gradients_and_leaves(endpoints, size):
     servers = [Server(endpoint) for endpoint in endpoints]
     try:
         subprocess.run([sys.executable, "-c", SCRIPT, str(size), *endpoints], check=True, timeout=60)

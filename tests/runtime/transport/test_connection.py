@@ -1,40 +1,46 @@
-"""Lines that stay open: answers in turn, none for somebody else, and errors as those of calls."""
+"""Streams that stay open: replies in order, each for its own request, and errors like those of unary calls."""
 
 from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 
 from refluid.runtime.launch.ports import HeldPorts
-from refluid.runtime.transport.connection import LINES, SMALL, Connection, listen
+from refluid.runtime.transport.connection import MAX_STREAMS, SMALL, Connection, listen
+from refluid.runtime.transport.request import Request, RetryPolicy
 
 
 class Server:
-    """Answers what it is told to, over a real socket."""
+    """Echoes messages over a real socket, when it may."""
 
     def __init__(self, endpoint):
         self.calls: set[int] = set()
-        self.may_answer = threading.Event()
-        self.may_answer.set()
+        self.heard: list[bytes] = []
+        self.may_reply = threading.Event()
+        self.may_reply.set()
         self.endpoint = endpoint
-        self._grpc = listen(endpoint, {"Echo": self._echo}, threads=LINES + 4)
+        self._grpc = listen(endpoint, {"Echo": self._echo, "Leave": self._echo}, threads=MAX_STREAMS + 4)
         self._grpc.start()
 
     def _echo(self, message, context):
         self.calls.add(id(context))
+        self.heard.append(message)
+        if message == b"unavailable" and self.heard.count(message) < 3:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
         if message == b"refuse":
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no")
-        self.may_answer.wait(20)
+        self.may_reply.wait(20)
         return [b"<", message, b">"]
 
-    def break_off(self):
+    def close_streams(self):
         self._grpc.stop(None)
 
     def stop(self):
-        self.may_answer.set()
+        self.may_reply.set()
         self._grpc.stop(None).wait()
 
 
@@ -54,15 +60,30 @@ def connection(server):
     made.close()
 
 
-def ask(connection, text, timeout=20.0):
-    question = connection.ask("Echo", [text], timeout)
-    assert question is not None
-    return question
+@pytest.fixture(scope="module")
+def threads():
+    with ThreadPoolExecutor(4 * MAX_STREAMS) as made:
+        yield made
 
 
-def answers(connection):
+@pytest.fixture
+def send(connection, threads):
+    """Sends a request that is not retried."""
+
+    def request(text, timeout=20.0):
+        return Request(connection, "Echo", [text], Once(timeout), threads)
+
+    return request
+
+
+class Once(RetryPolicy):
+    def allows(self, error, seconds):
+        return False
+
+
+def replies(send):
     try:
-        return ask(connection, b"?").result() == b"<?>"
+        return send(b"?").result() == b"<?>"
     except grpc.RpcError:
         return False
 
@@ -74,121 +95,131 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-def test_one_line_is_used_again_and_again(server, connection):
-    assert [ask(connection, b"%d" % i).result() for i in range(20)] == [b"<%d>" % i for i in range(20)]
+def test_one_stream_is_used_again_and_again(server, send):
+    assert [send(b"%d" % i).result() for i in range(20)] == [b"<%d>" % i for i in range(20)]
     assert len(server.calls) == 1
 
 
-def test_an_old_line_is_replaced(server, connection):
-    assert ask(connection, b"1").result() == b"<1>"
+def test_an_old_stream_is_replaced(connection, send):
+    assert send(b"1").result() == b"<1>"
     (idle,) = connection._idle["Echo"]
-    idle._useful_until = 0.0
-    assert ask(connection, b"2").result() == b"<2>"
+    idle._usable_until = 0.0
+    assert send(b"2").result() == b"<2>"
     assert connection._idle["Echo"] != [idle]
 
 
-def test_questions_at_the_same_time_have_lines_of_their_own_and_there_are_not_too_many(server, connection):
-    server.may_answer.clear()
-    questions = [ask(connection, b"%d" % i) for i in range(LINES)]
-    assert connection.ask("Echo", [b"one more"], 20.0) is None
-    server.may_answer.set()
-    assert [question.result() for question in reversed(questions)] == [b"<%d>" % i for i in reversed(range(LINES))]
-    assert ask(connection, b"again").result() == b"<again>"
+def test_concurrent_requests_have_streams_of_their_own_and_there_are_not_too_many(server, connection, send):
+    server.may_reply.clear()
+    requests = [send(b"%d" % i) for i in range(MAX_STREAMS)]
+    assert connection.send("Echo", [b"one more"], 20.0) is None
+    server.may_reply.set()
+    assert [request.result() for request in reversed(requests)] == [b"<%d>" % i for i in reversed(range(MAX_STREAMS))]
+    assert send(b"again").result() == b"<again>"
 
 
-def test_many_threads(server, connection):
+def test_many_threads(send):
     wrong = []
 
-    def talk(name):
+    def work(name):
         for i in range(100):
             text = b"%d %d" % (name, i)
-            question = connection.ask("Echo", [text], 20.0)
-            answer = question.result() if question else connection.call("Echo", [text], 20.0)
-            if answer != b"<" + text + b">":
-                wrong.append(answer)
+            reply = send(text).result()
+            if reply != b"<" + text + b">":
+                wrong.append(reply)
 
-    threads = [threading.Thread(target=talk, args=(name,)) for name in range(2 * LINES)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    workers = [threading.Thread(target=work, args=(name,)) for name in range(2 * MAX_STREAMS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
     assert not wrong
 
 
-def test_large_messages_are_no_questions(connection):
-    assert connection.ask("Echo", [bytes(SMALL + 1)], 20.0) is None
-    assert connection.ask("Echo", [b"short"], 20.0, expected=SMALL + 1) is None
+def test_large_messages_do_not_go_through_a_stream(connection, send):
+    assert connection.send("Echo", [bytes(SMALL + 1)], 20.0) is None
+    assert connection.send("Echo", [b"short"], 20.0, reply_size=SMALL + 1) is None
+    assert len(send(bytes(SMALL + 1)).result()) == SMALL + 3
 
 
-def test_what_a_server_refuses_reaches_who_asked_and_the_next_question_is_answered(connection):
+def test_a_refusal_reaches_the_caller_and_the_next_request_is_served(send):
     with pytest.raises(grpc.RpcError) as caught:
-        ask(connection, b"refuse").result()
+        send(b"refuse").result()
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.FAILED_PRECONDITION, "no")
-    assert ask(connection, b"next").result() == b"<next>"
+    assert send(b"next").result() == b"<next>"
 
 
-def test_an_answer_that_nobody_wants_is_not_the_next_ones(server, connection):
-    server.may_answer.clear()
-    for _ in range(3 * LINES):  # its line is free again each time
-        ask(connection, b"forgotten").cancel()
-    server.may_answer.set()
-    assert ask(connection, b"wanted").result() == b"<wanted>"
+def test_the_reply_to_a_cancelled_request_goes_to_nobody_else(server, send):
+    server.may_reply.clear()
+    for _ in range(3 * MAX_STREAMS):  # its stream is free again each time
+        send(b"cancelled").cancel()
+    server.may_reply.set()
+    assert send(b"wanted").result() == b"<wanted>"
 
 
-def test_cancelling_after_the_answer_changes_nothing(connection):
-    question = ask(connection, b"1")
-    question.result()
-    question.cancel()
-    assert ask(connection, b"2").result() == b"<2>"
+def test_cancelling_after_the_reply_changes_nothing(send):
+    request = send(b"1")
+    request.result()
+    request.cancel()
+    assert send(b"2").result() == b"<2>"
 
 
-def test_a_server_that_does_not_answer(server, connection):
-    server.may_answer.clear()
+def test_a_server_that_does_not_reply(server, send):
+    server.may_reply.clear()
     with pytest.raises(grpc.RpcError) as caught:
-        ask(connection, b"hello", timeout=0.2).result()
+        send(b"hello", timeout=0.2).result()
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_lines_that_broke_are_not_used_again(server, connection):
-    server.may_answer.clear()
-    questions = [ask(connection, b"%d" % i) for i in range(LINES)]
-    server.may_answer.set()
-    for question in questions:
-        question.result()
+def test_streams_that_failed_are_not_used_again(server, connection, send):
+    server.may_reply.clear()
+    requests = [send(b"%d" % i) for i in range(MAX_STREAMS)]
+    server.may_reply.set()
+    for request in requests:
+        request.result()
     server.stop()
-    with pytest.raises(grpc.RpcError):  # by now it is known of all of them
+    with pytest.raises(grpc.RpcError):  # by now all of them are known to have failed
         connection.call("Echo", [b"hello"], 20.0)
-    wait_for(lambda: not any(line.is_useful for line in connection._idle["Echo"]))
+    wait_for(lambda: not any(stream.is_usable for stream in connection._idle["Echo"]))
     again = Server(server.endpoint)
     try:
-        wait_for(lambda: answers(connection))
-        assert ask(connection, b"at once").result() == b"<at once>"
+        wait_for(lambda: replies(send))
+        assert send(b"at once").result() == b"<at once>"
     finally:
         again.stop()
 
 
-def test_a_line_that_breaks_tells_so(server, connection):
-    server.may_answer.clear()
-    told = threading.Event()
-    question = ask(connection, b"hello")
-    question.when_broken(told.set)
-    server.break_off()
-    assert told.wait(20)
+def test_a_stream_that_fails_reports_it(server, connection):
+    server.may_reply.clear()
+    reported = threading.Event()
+    stream = connection.send("Echo", [b"hello"], 20.0)
+    stream.on_failure(reported.set)
+    server.close_streams()
+    assert reported.wait(20)
     with pytest.raises(grpc.RpcError):
-        question.result()
+        stream.receive()
     late = threading.Event()
-    question.when_broken(late.set)
+    stream.on_failure(late.set)
     assert late.is_set()
+    connection.release("Echo", stream, None)
 
 
-def test_a_server_that_comes_back_at_the_same_place(server, connection):
-    assert ask(connection, b"1").result() == b"<1>"
+def test_a_server_that_comes_back_at_the_same_endpoint(server, send):
+    assert send(b"1").result() == b"<1>"
     server.stop()
     with pytest.raises(grpc.RpcError) as caught:
-        ask(connection, b"2").result()
+        send(b"2").result()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     again = Server(server.endpoint)
     try:
-        wait_for(lambda: answers(connection))
+        wait_for(lambda: replies(send))
     finally:
         again.stop()
+
+
+def test_control_calls_are_retried_by_grpc(server, connection):
+    """One that fails is sent again under its method's policy; exchanges are not."""
+    with pytest.raises(grpc.RpcError):
+        connection.call("Echo", [b"unavailable"], 20.0)
+    assert server.heard.count(b"unavailable") == 1
+    assert connection.call("Leave", [b"unavailable"], 20.0) == b"<unavailable>"
+    assert server.heard.count(b"unavailable") == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 from paddle.fluid import io
@@ -30,6 +29,7 @@ from paddle.fluid.transpiler.distribute_transpiler import (
     DistributeTranspilerConfig,
     ServerRuntimeConfig,
 )
+from refluid.ir.modes import Mode as TrainingMode
 from refluid.transpiler.config import choose_mode
 
 __all__ = [
@@ -63,24 +63,24 @@ class DistributedTranspiler(Fleet):
     # Workers
 
     def init_worker(self) -> None:
-        """Prepares a worker. The startup program waits for the servers when it runs."""
+        """Prepares a worker. The startup program waits for the servers."""
         self._check_role("init_worker", "worker")
         flags = self._strategy.get_trainer_runtime_config().get_communicator_flags() if self._strategy else {}
         self._communicator = Communicator(self._program("init_worker"), self._mode_of_job(), envs=flags)
         self._communicator.start()
 
     def stop_worker(self) -> None:
-        """Sends pending updates and reports to the servers that this worker is done."""
+        """Sends what is queued and leaves the job."""
         self._check_role("stop_worker", "worker")
         self._program("stop_worker")
         if self._communicator is not None:
             self._communicator.stop()
             self._communicator = None
-        # A worker without training data has not connected to the servers yet; they still wait for it to leave.
+        # A worker that had nothing to train on has not joined yet; servers wait for its Leave call all the same.
         self._session().leave()
 
     def barrier_worker(self) -> None:
-        """Waits until all workers reach this point, over MPI if available, otherwise through the servers."""
+        """Waits until all workers have reached the barrier: over MPI if it is in use, else on the servers."""
         if isinstance(self.role_maker, MPIRoleMaker):
             self.role_maker.barrier_worker()
         else:
@@ -89,11 +89,11 @@ class DistributedTranspiler(Fleet):
             self._session().barrier()
 
     def _session(self) -> Any:
-        """Returns this worker's session with the servers, importing gRPC on first use."""
-        modes, session = import_module("refluid.runtime.modes"), import_module("refluid.runtime.trainer.session")
+        """This worker's session with the servers; gRPC is imported with it."""
+        from refluid.runtime.trainer.session import Job, session_of
+
         endpoints = tuple(self.role_maker.get_pserver_endpoints())
-        job = session.Job(self.worker_index(), self.worker_num(), endpoints, modes.Mode(self._mode_of_job()))
-        return session.session_of(job)
+        return session_of(Job(self.worker_index(), self.worker_num(), endpoints, self._mode_of_job()))
 
     # Servers
 
@@ -146,9 +146,9 @@ class DistributedTranspiler(Fleet):
             endpoint = roles.get_pserver_endpoints()[roles.server_index()]
             self.main_program, self.startup_program = self._transpiler.get_pserver_programs(endpoint)
 
-    def _mode_of_job(self) -> int:
+    def _mode_of_job(self) -> TrainingMode:
         assert self._config is not None
-        return int(choose_mode(self._config))
+        return choose_mode(self._config)
 
     def _program(self, caller: str) -> Program:
         if self.main_program is None:

@@ -1,0 +1,54 @@
+"""GEO-SGD on a server: which rows of tables others have changed since a trainer last received them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from refluid.ir.modes import DELTA
+from refluid.runtime.transport.wire import Rows, Value
+
+
+class ChangedRows:
+    """The rows of tables that have changed since each trainer last received them."""
+
+    def __init__(self, trainers: int):
+        self._trainers = trainers
+        self._tables: dict[str, list[_RowSet]] = {}
+
+    def mark(self, trainer: int, pushed: Mapping[str, Value]) -> None:
+        """Marks the rows that a trainer has pushed as changed for all others."""
+        for name, value in pushed.items():
+            if isinstance(value, Rows):
+                sets = self._tables.setdefault(name.removesuffix(DELTA), [_RowSet() for _ in range(self._trainers)])
+                for other, changed in enumerate(sets):
+                    if other != trainer:
+                        changed.add(value.rows)
+
+    def take(self, trainer: int, name: str) -> np.ndarray | None:
+        """The changed rows of a table for a trainer, each reported once; None if it is not a table."""
+        sets = self._tables.get(name)
+        return None if sets is None else sets[trainer].take()
+
+
+class _RowSet:
+    """Row numbers, each once; merged when there are many of them."""
+
+    def __init__(self):
+        self._parts: list[np.ndarray] = []
+        self._count = 0
+        self._merged = 0
+
+    def add(self, rows: Any) -> None:
+        self._parts.append(np.array(rows))
+        self._count += len(rows)
+        if self._count > 2 * self._merged + 65536:  # a trainer that does not pull must not cost more than the table
+            self._parts = [np.unique(np.concatenate(self._parts))]
+            self._count = self._merged = len(self._parts[0])
+
+    def take(self) -> np.ndarray:
+        rows = np.unique(np.concatenate(self._parts)) if self._parts else np.empty(0, np.int64)
+        self._parts, self._count, self._merged = [], 0, 0
+        return rows

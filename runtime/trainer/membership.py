@@ -1,0 +1,133 @@
+"""A trainer's membership in its job: it joins every server, sends heartbeats, and leaves."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from refluid import flags
+from refluid.errors import ServerError, ServersMissingError
+from refluid.log import Log
+from refluid.runtime.trainer.exchange_plan import Job
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.connection import Connection
+from refluid.runtime.transport.request import TRANSIENT
+from refluid.runtime.transport.wire import pb
+
+_HEARTBEAT_INTERVAL = 5.0  # seconds
+_REMINDER_INTERVAL = 5.0  # seconds between two log lines about missing servers
+_JOIN_TIMEOUT = 30.0  # seconds; a server first makes sure that nobody else holds the trainer's id
+_LEAVE_TIMEOUT = 10.0
+
+
+def reply_timeout() -> float:
+    """Seconds that a server has to reply, FLAGS_rpc_deadline."""
+    return flags.read_flag("FLAGS_rpc_deadline") / 1000
+
+
+class Membership:
+    """The servers that a trainer has joined.
+
+    Args:
+      error: makes the error for a problem with the server at an endpoint.
+    """
+
+    def __init__(
+        self, job: Job, connections: Mapping[str, Connection], log: Log, error: Callable[[str, str], ServerError]
+    ):
+        self.caller = pb.Caller(trainer=job.trainer, incarnation=secrets.randbits(63))
+        self.sequence = dict.fromkeys(job.endpoints, 0)  # the number of the last push to each server
+        self._job, self._connections, self._log, self._error = job, connections, log, error
+        self._incarnations: dict[str, int] = {}  # of the servers
+        self._stopped = threading.Event()
+        self._heart = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
+
+    def join_all(self) -> None:
+        """Joins every server, waiting for those that are not up yet; then starts to send heartbeats."""
+        began = reminded = time.monotonic()
+        missing, pause, reason = list(self._job.endpoints), 0.05, ""
+        while missing:
+            for endpoint in list(missing):
+                try:
+                    self.join(endpoint)
+                    missing.remove(endpoint)
+                except grpc.RpcError as error:
+                    reason = self.why_unreachable(endpoint, error)
+            now = time.monotonic()
+            if missing and now - began > reply_timeout():
+                raise ServersMissingError(self._job.trainer, missing, now - began, reason)
+            if missing and now - reminded > _REMINDER_INTERVAL:
+                reminded = now
+                names = ",".join(missing)
+                self._log.warning("waiting for servers", missing=names, seconds=now - began, reason=reason)
+            if missing:
+                time.sleep(pause)
+                pause = min(pause * 1.5, 1.0)
+        self._heart.start()
+
+    def why_unreachable(self, endpoint: str, error: grpc.RpcError) -> str:
+        """Why a server cannot be reached yet.
+
+        Raises:
+          ServerError: waiting will not help.
+        """
+        if error.code() not in TRANSIENT:
+            raise self._error(endpoint, error.details() or str(error)) from None
+        host = endpoint.rpartition(":")[0]
+        try:
+            socket.getaddrinfo(host.strip("[]"), None)
+        except OSError as problem:
+            raise self._error(endpoint, f"cannot resolve host {host!r}: {problem}") from None
+        return "no server listens there yet" if error.code() is grpc.StatusCode.UNAVAILABLE else "no reply"
+
+    def join(self, endpoint: str, pushes: Sequence[Any] = (), pulls: Sequence[Any] = ()) -> None:
+        """Joins a server, or joins it again, and declares the tensors that will be pushed and pulled."""
+        job = self._job
+        request = pb.JoinRequest(
+            caller=self.caller,
+            protocol=wire.PROTOCOL,
+            endpoint=endpoint,
+            trainers=job.trainers,
+            mode=job.mode.name.lower(),
+            pushes=pushes,
+            pulls=pulls,
+            host=f"{socket.gethostname()}:{os.getpid()}",
+        )
+        message = self._connections[endpoint].call("Join", wire.encode(request), _JOIN_TIMEOUT)
+        reply = wire.decode(pb.JoinReply, message)
+        known = self._incarnations.get(endpoint)
+        if known is not None and known != reply.incarnation and reply.sequence < self.sequence[endpoint] - 1:
+            raise self._error(
+                endpoint,
+                f"it was restarted and has {reply.sequence} of the {self.sequence[endpoint]} updates sent: "
+                "its parameters are lost",
+            )
+        if known is None:
+            self.sequence[endpoint] = reply.sequence
+        self._incarnations[endpoint] = reply.incarnation
+
+    def leave(self) -> None:
+        """Stops the heartbeats and sends Leave to every server."""
+        self._stopped.set()
+        self._heart.join()
+        for endpoint, connection in self._connections.items():
+            try:
+                connection.call("Leave", wire.encode(pb.CallerRequest(caller=self.caller)), _LEAVE_TIMEOUT)
+            except grpc.RpcError as error:
+                self._log.warning("could not leave", server=endpoint, code=error.code().name)
+
+    def _send_heartbeats(self) -> None:
+        message = wire.encode(pb.CallerRequest(caller=self.caller))
+        while not self._stopped.wait(_HEARTBEAT_INTERVAL):
+            for connection in self._connections.values():
+                try:
+                    connection.call("Heartbeat", message, _HEARTBEAT_INTERVAL)
+                except grpc.RpcError:
+                    continue  # the exchange that needs the server reports it

@@ -1,0 +1,165 @@
+"""A trainer's calls to servers: one request to each, their replies collected, failures retried and reported."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import grpc
+
+from refluid.errors import ServerError
+from refluid.log import Log
+from refluid.runtime.observe.trainer_metrics import TrainerMetrics
+from refluid.runtime.trainer.exchange_plan import Job
+from refluid.runtime.trainer.membership import Membership, reply_timeout
+from refluid.runtime.trainer.packing import Message
+from refluid.runtime.trainer.waiting import WaitLog
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.connection import Connection
+from refluid.runtime.transport.request import Request, RetryPolicy
+from refluid.runtime.transport.wire import Value, pb
+
+STEP = pb.ExchangeRequest.STEP
+WAIT = pb.ExchangeRequest.WAIT
+OFFER = pb.ExchangeRequest.OFFER
+START = pb.ExchangeRequest.START
+ROWS = pb.ExchangeRequest.ROWS
+READ = pb.ExchangeRequest.READ
+
+
+class ServerCalls:
+    """The calls of one trainer.
+
+    Args:
+      connect: makes the connection to an endpoint, given counters of the bytes sent and received.
+    """
+
+    def __init__(self, job: Job, connect: Callable[..., Connection], metrics: TrainerMetrics, log: Log):
+        self.job = job
+        self.step = 0  # training steps taken, for messages
+        self._metrics, self._log = metrics, log
+        self._connections = {endpoint: connect(endpoint, metrics.sent, metrics.received) for endpoint in job.endpoints}
+        self._members = Membership(job, self._connections, log, self._error)
+        self.sequence, self.caller = self._members.sequence, self._members.caller
+        self._barriers = 0
+        self._members.join_all()
+        self._waits = WaitLog(log, lambda: self.step)
+        self._waits.start()
+        # Up to three threads of a trainer have requests to all servers: those that train, push and pull. A request that
+        # is retried early needs a second thread for its call.
+        self._pool = ThreadPoolExecutor(2 * 3 * len(job.endpoints), "exchange")
+
+    def declare(self, pushes: Mapping[str, Sequence[Any]], pulls: Mapping[str, Sequence[Any]]) -> None:
+        """Declares the tensors that an exchange will push and pull; a server refuses what it does not have."""
+        for endpoint in {*pushes, *pulls}:
+            try:
+                self._members.join(endpoint, pushes.get(endpoint, ()), pulls.get(endpoint, ()))
+            except grpc.RpcError as error:
+                raise self._refused(endpoint, error) from None
+
+    def push(self, messages: Mapping[str, Message], steps: int = 1) -> dict[str, dict[str, Value]]:
+        """Pushes gradients or deltas and returns what the messages pull, as the mode defines it."""
+        for endpoint in messages:
+            self.sequence[endpoint] += 1
+        return self.exchange(STEP, messages, steps)
+
+    def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
+        """Sends one message to each server, then collects the tensors in their replies, by endpoint."""
+        began = time.perf_counter()
+        requests: dict[str, Request] = {}
+        found: dict[str, dict[str, Value]] = {}
+        try:
+            for endpoint, message in messages.items():
+                requests[endpoint] = self._send(endpoint, purpose, message, steps)
+            for endpoint, message in messages.items():
+                again = partial(self._send_again, endpoint, purpose, message, steps)
+                reply, received = self._collect(requests[endpoint], again)
+                found[endpoint] = wire.tensors(reply.tensors, received)
+        finally:
+            for request in requests.values():
+                request.cancel()
+        pulled = purpose == ROWS or any(message.wanted for message in messages.values())
+        self._metrics.exchanged(pushed=purpose == STEP, pulled=pulled, seconds=time.perf_counter() - began)
+        return found
+
+    def _send(self, endpoint: str, purpose: int, message: Message, steps: int) -> Request:
+        header = pb.ExchangeRequest(
+            caller=self.caller,
+            purpose=purpose,
+            sequence=self.sequence[endpoint],
+            steps=steps,
+            pushed=[wire.describe(name, value) for name, value in message.pushed.items()],
+            wanted=message.wanted,
+        )
+        return self._request(endpoint, "Exchange", wire.encode(header, message.pushed.values()), message.reply_size)
+
+    def _send_again(self, endpoint: str, purpose: int, message: Message, steps: int) -> Request:
+        """The request that follows a pending reply. A push has arrived: only its update is awaited."""
+        if purpose == STEP:
+            purpose, message = WAIT, Message({}, message.wanted, message.reply_size)
+        return self._send(endpoint, purpose, message, steps)
+
+    def _request(self, endpoint: str, method: str, buffers: list[Any], reply_size: int = 0) -> Request:
+        policy, before_retry = RetryPolicy(reply_timeout()), partial(self._before_retry, endpoint)
+        return Request(self._connections[endpoint], method, buffers, policy, self._pool, reply_size, before_retry)
+
+    def _before_retry(self, endpoint: str, reason: str, seconds: float) -> None:
+        self._log.warning("request failed; retrying", server=endpoint, step=self.step, reason=reason, seconds=seconds)
+        self._metrics.retried()
+        try:
+            self._members.join(endpoint)  # the server may have been restarted
+        except grpc.RpcError as error:
+            self._members.why_unreachable(endpoint, error)
+            raise
+
+    def _collect(self, request: Request, again: Callable[[], Request]) -> tuple[Any, bytes]:
+        """The reply to a request, and its bytes. While it is pending, ``again`` makes the next request."""
+        wait, replied = self._waits.begin(request.endpoint), False
+        try:
+            while True:
+                received = request.result()
+                reply = wire.decode(pb.ExchangeReply, received)
+                if not reply.pending:
+                    replied = True
+                    return reply, received
+                self._waits.pending(wait, reply.awaited)
+                request = again()
+        except grpc.RpcError as error:
+            raise self._refused(request.endpoint, error) from None
+        finally:
+            self._waits.end(wait, replied=replied)
+
+    def barrier(self) -> None:
+        """Waits until every trainer that has not left has reached its barrier of the same number."""
+        self._barriers += 1
+        endpoint = self.job.endpoints[0]
+        buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=self._barriers))
+        ask = partial(self._request, endpoint, "Barrier", buffers)
+        self._collect(ask(), ask)
+
+    def status(self) -> list[dict[str, Any]]:
+        """The status of each server."""
+        messages = [self.call(endpoint, "Status", pb.Empty()) for endpoint in self.job.endpoints]
+        return [json.loads(wire.decode(pb.Text, message).text) for message in messages]
+
+    def call(self, endpoint: str, method: str, header: Any) -> bytes:
+        """Makes a call without tensors."""
+        return self._connections[endpoint].call(method, wire.encode(header), reply_timeout())
+
+    def _refused(self, endpoint: str, error: grpc.RpcError) -> ServerError:
+        return self._error(endpoint, error.details() or str(error))
+
+    def _error(self, endpoint: str, problem: str) -> ServerError:
+        return ServerError(self.job.trainer, self.step, endpoint, problem.removeprefix(f"server {endpoint}: "))
+
+    def close(self) -> None:
+        """Leaves the job and closes all connections."""
+        self._waits.stop()
+        self._pool.shutdown()
+        self._members.leave()
+        for connection in self._connections.values():
+            connection.close()
