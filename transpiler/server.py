@@ -58,7 +58,8 @@ class _Writer:
 
     def write(self) -> Program:
         self._declare_parameters()
-        schedule = self._write_alone(self._parts.schedule)
+        # A server without parameters gets no pushes: its learning rate would stand still, and be saved.
+        schedule = self._write_alone(self._parts.schedule) if self._held else None
         if self._early and self._options.endpoint in self._clipping.servers:
             self._write_clipping(self._new_block())
         if not self._sync and self._held:

@@ -146,8 +146,9 @@ class Shard:
                 names.append(name)
                 feeds.append((plain, _trainer_of(name)))
         state = set(reads) - set(names)
+        held = {Slice.parse(text).name for text in self.slices}  # a learning rate is written and saved, but not read
         for variable in main.vars.values():
-            variable.persistable = variable.name in state
+            variable.persistable = variable.name in state | held
         return _Update(Step(main, names, (), self._scope, self._place), feeds, frozenset(state))
 
     def _advance_schedule(self, update: _Update) -> None:

@@ -1,4 +1,4 @@
-"""Roles' programs together compute what the program they were made of computes: checked without network."""
+"""Trainers and servers together compute what the program they were made of computes: checked without a network."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from golden.train_cases import SMALL
 from paddle.fluid.transpiler.ps_dispatcher import PSDispatcher
 from refluid.ir import Program
 from refluid.ir.slices import slices_of
+from refluid.runtime.trainer.packing import Message
 from refluid.scope import Scope
-from simulated_cluster import EXE, Job
+from simulated_cluster import EXE, Job, close_jobs
 
 L2 = fluid.regularizer.L2Decay
 BATCH, STEPS = 8, 3
@@ -21,8 +22,10 @@ BATCH, STEPS = 8, 3
 @pytest.fixture(autouse=True)
 def op_by_op(request):
     """Nothing is compiled but the kernels of single ops: most of the time of these tests would be compiling."""
-    with jax.disable_jit("compiled" not in request.keywords):
-        yield
+    jax.config.update("jax_disable_jit", True)  # on all threads
+    yield
+    close_jobs()
+    jax.config.update("jax_disable_jit", False)
 
 
 def dense_model(optimizer, clip=None):
@@ -251,9 +254,13 @@ def test_averages_see_parameters_after_their_update():
         np.testing.assert_allclose(job.trainers[1][name], local[name], rtol=1e-6, atol=1e-6)
 
 
+def geo(push_nums):
+    return small_slices(sync_mode=False, geo_sgd_mode=True, geo_sgd_need_push_nums=push_nums)
+
+
 def test_geo_servers_add_up_to_what_one_trainer_does_by_itself():
     """The rows of tables that changed are those of the ids that were looked up, and only they are sent."""
-    job = Job(CASES["rows"], trainers=1, config=small_slices(sync_mode=False, geo_sgd_mode=True), sync_mode=False)
+    job = Job(CASES["rows"], trainers=1, config=geo(push_nums=1), sync_mode=False)
     train_as_job(job)
     local = train_locally(CASES["rows"])
     for name in ("emb", "fc_0.w_0", "fc_0.w_1", "fc_0.b_0"):
@@ -266,9 +273,8 @@ def test_dc_asgd_adds_the_square_of_the_gradient_times_what_was_missed():
     (server,) = job.servers.values()
     now, read = np.float32([[3]] * 8), np.float32([[1]] * 8)
     server["fc_1.w_0"], server["fc_1.w_0.trainer_1_bak"] = now, read
-    server["@TRAINER_ID@"] = np.array([1])
     grad = np.linspace(-1, 1, 8, dtype="float32")[:, None]
-    for name in server.listen.input("X"):
-        server.pushes[name] = [grad if name == "fc_1.w_0@GRAD" else np.zeros_like(server[name.partition("@")[0]])]
-    assert list(server.update()) == []
+    pushed = {name: np.zeros_like(server[name.partition("@")[0]]) for name in server.listen.input("X")}
+    pushed["fc_1.w_0@GRAD"] = grad
+    job.trainers[1].session.push({job.endpoints[0]: Message(pushed)})
     np.testing.assert_allclose(server["fc_1.w_0"], now - 0.1 * (grad + grad * grad * (now - read)), rtol=1e-6)

@@ -22,7 +22,7 @@ class Slice:
     start: int
     end: int
     whole_shape: tuple[int, ...]
-    endpoint: str = ""  # the server that holds it; programs of one server do not repeat it in the text form
+    endpoint: str = ""  # the server that holds it; not part of the text form, as a program belongs to one server
 
     @property
     def rows(self) -> int:
@@ -47,10 +47,6 @@ class Slice:
         return cls(name, whole, int(start), int(end), tuple(map(int, dims.split(","))), endpoint)
 
 
-def slices_of(program: Program) -> list[Slice]:
-    """The slices that a server's main or startup program holds; none for other programs."""
-    return [
-        Slice.parse(text, op.attrs.get("endpoint", ""))
-        for op in program.global_block().ops
-        for text in op.attrs.get(SLICES, ())
-    ]
+def slices_of(program: Program, endpoint: str = "") -> list[Slice]:
+    """The slices that the main or startup program of the server at ``endpoint`` holds; none for other programs."""
+    return [Slice.parse(text, endpoint) for op in program.global_block().ops for text in op.attrs.get(SLICES, ())]
