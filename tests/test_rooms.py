@@ -22,6 +22,11 @@ OPEN = {"backend", "errors", "faults", "flags", "log", "profiling", *FILES}
 STATE = {"refluid.places", "refluid.scope", "refluid.files.tensors", "refluid.tensors"}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
 COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers"}
+RUNTIME = {
+    "refluid.runtime",
+    *(f"refluid.runtime.{room}" for room in "launch observe server trainer transport".split()),
+}
+BETWEEN = {"refluid.runtime", "refluid.runtime.observe", "refluid.runtime.transport"}
 
 MAY_USE = {
     "open": set(),
@@ -35,8 +40,30 @@ MAY_USE = {
     "refluid.inference": {*CORE, "refluid.files"},
     "refluid": {*CORE, "refluid.inference"},  # the modules directly in refluid: the executor and what surrounds it
     "refluid.transpiler": {"refluid.ir"},
-    "refluid.runtime": COMPILER,
-    "paddle": {*COMPILER, "refluid.transpiler", "refluid.runtime"},
+    "refluid.runtime": COMPILER,  # what its rooms share
+    "refluid.runtime.transport": {*COMPILER, "refluid.runtime", "refluid.runtime.observe"},
+    "refluid.runtime.observe": {"refluid.runtime.transport", "refluid.runtime.server"},
+    "refluid.runtime.server": {*COMPILER, *BETWEEN},
+    "refluid.runtime.trainer": {*COMPILER, *BETWEEN},
+    "refluid.runtime.launch": {"refluid.runtime.observe"},
+    "paddle": {*COMPILER, "refluid.transpiler", *RUNTIME},
+}
+
+# Imports against the rules, with the reason that each has.
+EXCEPTIONS = {
+    "src/refluid/lowering/exchange.py -> refluid.runtime.trainer.exchanges": "loaded when a program has exchanges",
+    "src/refluid/cli.py -> refluid.runtime.launch.commands": "a command line knows its commands",
+    "runtime/server/server.py -> refluid.runtime.trainer.geo_deltas": "rows changed since a trainer read them",
+    "runtime/trainer/exchanges.py -> refluid.runtime.server.server": "a server's program is planned like a trainer's",
+    "runtime/trainer/geo.py -> refluid.runtime.server.shard": "both pad rows to a few sizes",
+    "transpiler/distribute.py -> refluid.runtime.transport.port_wait": "get_trainer_program(wait_port=True) waits",
+}
+# Modules outside of transport that import gRPC when they are imported.
+USE_GRPC = {
+    "refluid.runtime.observe.status": "asks servers for their state",
+    "refluid.runtime.server.peers": "asks other servers for sums",
+    "refluid.runtime.server.server": "serves",
+    "refluid.runtime.trainer.session": "reads the codes of failed requests",
 }
 
 
@@ -58,36 +85,111 @@ def room_of(module):
         return "open"
     if module in STATE:
         return "state"
-    room = ".".join(module.split(".")[:2])
-    return room if room in MAY_USE else "refluid"
+    parts = module.split(".")
+    return next((room for room in (".".join(parts[:3]), ".".join(parts[:2])) if room in MAY_USE), "refluid")
 
 
-def imports_of(path):
-    """What a file imports of ours: module name and line."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imports_of(text):
+    """What a module imports of ours, by statements or by name: the names of modules.
+
+    A module that imports by name holds these names as strings, in the call or in a table: each counts as an import.
+    """
+    tree = ast.parse(text)
+    by_name = any(marker in text for marker in ("import_module", "__import__", "sys.modules"))
+    for node in ast.walk(tree):
+        targets = []
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: write the full name of the module"
+            assert node.level == 0, f"line {node.lineno}: write the full name of the module"
             targets = [f"{node.module}.{alias.name}" for alias in node.names]
             targets = [target if target in NAMES else node.module for target in targets]
-        else:
-            continue
-        ours = [target for target in targets if target.split(".")[0] in ("paddle", "refluid")]
-        yield from ((target, node.lineno) for target in ours if target != "refluid")  # which holds nothing itself
+        elif by_name and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            targets = [name for name in (node.value.rstrip("."),) if name in NAMES]  # f"refluid.kernels.{name}" as well
+        yield from (name for name in targets if name.split(".")[0] in ("paddle", "refluid") and name != "refluid")
+
+
+def breaches():
+    """Every import against the rules, by the room that it is in."""
+    for module, path in modules():
+        room = room_of(module)
+        for target in sorted(set(imports_of(path.read_text(encoding="utf-8")))):
+            if room_of(target) not in {room, "open", *MAY_USE[room]}:
+                yield room, f"{path.relative_to(ROOT)} -> {target}"
 
 
 @pytest.mark.parametrize("room", MAY_USE)
 def test_a_room_uses_only_the_rooms_below_it(room):
     assert room in {room_of(module) for module in NAMES}, "there is no such room"
-    wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {target}, of {room_of(target)}"
-        for module, path in modules()
-        if room_of(module) == room
-        for target, line in imports_of(path)
-        if room_of(target) not in {room, "open", *MAY_USE[room]}
-    ]
-    assert wrong == []
+    assert [breach for where, breach in breaches() if where == room and breach not in EXCEPTIONS] == []
+
+
+def test_exceptions_are_needed():
+    assert set(EXCEPTIONS) == {breach for _, breach in breaches()} & set(EXCEPTIONS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import refluid.runtime.modes",
+        "from refluid.runtime import modes",
+        "from importlib import import_module\nimport_module('refluid.runtime.modes')",
+        "TABLE = {'x': 'refluid.runtime.modes'}\nimportlib.import_module(TABLE[name])",
+        "__import__('refluid.runtime.modes')",
+        "sys.modules.get('refluid.runtime.modes')",
+        "import_module(f'refluid.runtime.{name}')",
+    ],
+)
+def test_an_import_is_seen_however_it_is_written(text):
+    assert any(room_of(name) == "refluid.runtime" for name in imports_of(text))
+
+
+def test_grpc_is_imported_by_the_transport_and_few_others():
+    found = {module for module, path in modules() if "grpc" in _imported_at_once(path)}
+    assert {m for m in found if room_of(m) != "refluid.runtime.transport"} == set(USE_GRPC)
+
+
+def _imported_at_once(path):
+    """The top-level packages that a module imports when it is imported itself."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module).split(".")[0]
+
+
+# What is told of a program by its own attributes; a rule that reads one of them looks at a program.
+OF_PROGRAMS = {
+    "block",
+    "find_var_recursive",
+    "input_arg_names",
+    "operator",
+    "output_arg_names",
+    "program",
+    "sub_blocks",
+}
+
+
+def test_ops_know_no_programs():
+    found = []
+    for module, path in modules():
+        if room_of(module) != "refluid.ops":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            reads = isinstance(node, ast.Attribute) and node.attr in OF_PROGRAMS
+            takes = isinstance(node, ast.arg) and node.arg in OF_PROGRAMS
+            if reads or takes:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert found == []
+
+
+def test_the_machinery_of_ops_registers_none():
+    for module, path in modules():
+        if module.startswith("refluid.ops.core."):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                calls = [*getattr(node, "decorator_list", []), *([node.value] if isinstance(node, ast.Expr) else [])]
+                called = {ast.unparse(call.func) for call in calls if isinstance(call, ast.Call)}
+                assert not called & {"op", "elementwise_ops", "add"}, f"{path}:{node.lineno}"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,15 @@ class HostContext:
     place: Any
     env: dict[str, Any]
 
+    @property
+    def caller(self) -> object:
+        """Stands for the operator, for rules that count their calls."""
+        return self.operator
+
+    def names(self, slot: str) -> list[str]:
+        """The names of the variables in a slot of the operator."""
+        return self.operator.input(slot) or self.operator.output(slot)
+
     def write(self, values: Sequence[Any], path: str, overwrite: bool, as_half: bool) -> None:
         """Writes the op's inputs into a file."""
         write_values(path, self.operator.input("X"), values, self.scope, overwrite, as_half)

@@ -108,12 +108,12 @@ def _exact(value: Any) -> Any:
     return [without_padding(each) for each in value] if isinstance(value, list) else without_padding(value)
 
 
-def _compiled_loop(run_block: RunBlock, block: Any, env: dict[str, Any], names: list[str], test: str) -> list[Any]:
+def _compiled_loop(run_block: RunBlock, sub_block: Any, env: dict[str, Any], names: list[str], test: str) -> list[Any]:
     start = {name: env[name] for name in {*names, test}}
 
     def iteration(state):
         count, carried = state
-        after = run_block(block, {**env, **carried}, count)
+        after = run_block(sub_block, {**env, **carried}, count)
         return count + 1, {
             name: jax.tree.map(lambda new, old: new.astype(old.dtype), after[name], old)
             for name, old in carried.items()

@@ -178,11 +178,11 @@ def op(
         array X is filled at known positions only.
       random: the rule takes ``key``, a jax.random key.
       host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
-        in its signature receives the HostContext (scope, operator, place). May be a function of the attributes and the
+        in its signature receives a `Host`. May be a function of the attributes and the
         connected input slots, or depend on the program: "loop" and "branch" run there unless they have a form that
         compiles, "loop_array" where a loop on the host fills the array X, "array_sizes" where the number or the sizes
         of the tensors in X are not known while tracing.
-        A rule with a ``run_block`` parameter runs blocks: it receives a BlockRunner, and gradients are derived even on
+        A rule with a ``run_block`` parameter runs blocks: it receives a `RunBlock`, and gradients are derived even on
         the host.
       lod: what happens to sequences. "share": the rule sees their rows as plain arrays, and outputs with as many rows
         get the first input's offsets. None: likewise, but outputs are no sequences. "aware": the rule takes and gives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 
@@ -20,8 +21,8 @@ class RunBlock(Protocol):
         """The names of the values in a slot, as the blocks know them."""
         ...
 
-    def __call__(self, block: Any, env: dict[str, Any], iteration: Any = 0) -> dict[str, Any]:
-        """The variables after a run of ``block``; each ``iteration`` draws its own random numbers."""
+    def __call__(self, sub_block: Any, env: dict[str, Any], iteration: Any = 0, /) -> dict[str, Any]:
+        """The variables after a run of ``sub_block``; each ``iteration`` draws its own random numbers."""
         ...
 
     def loop(self, env: dict[str, Any], names: list[str], test: str) -> dict[str, Any] | None:
@@ -30,4 +31,30 @@ class RunBlock(Protocol):
 
     def refuse_padding(self) -> None:
         """Makes the program run without padding: the op gives out rows that may be padding."""
+        ...
+
+
+class Host(Protocol):
+    """What an op on the host may use besides its inputs; a rule gets it as its ``host`` parameter."""
+
+    @property
+    def place(self) -> Any:
+        """Where the program runs."""
+        ...
+
+    @property
+    def caller(self) -> object:
+        """Stands for the use of the op in a program: the same one in every step."""
+        ...
+
+    def names(self, slot: str) -> list[str]:
+        """The names of the variables in a slot."""
+        ...
+
+    def write(self, values: Sequence[Any], path: str, overwrite: bool, as_half: bool) -> None:
+        """Writes the op's inputs into a file."""
+        ...
+
+    def read(self, path: str, as_half: bool) -> list[Any]:
+        """Values for the op's outputs, from a file."""
         ...

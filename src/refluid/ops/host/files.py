@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 
 from refluid.ops.core.registry import op
+from refluid.ops.core.services import Host
 
 
 @op("save", inputs="X", outputs="kLookupTablePath?", grad=None, host=True, lod="aware")
-def save(x, *, file_path="", overwrite=True, save_as_fp16=False, host):
+def save(x, *, file_path="", overwrite=True, save_as_fp16=False, host: Host):
     """Writes x into a file."""
     host.write([x], file_path, overwrite, save_as_fp16)
 
 
 @op("save_combine", inputs="X*", outputs="Y?", grad=None, host=True, lod="aware")
-def save_combine(xs, *, file_path="", overwrite=True, save_as_fp16=False, save_to_memory=False, host):
+def save_combine(xs, *, file_path="", overwrite=True, save_as_fp16=False, save_to_memory=False, host: Host):
     """Writes the xs into one file, in their order."""
     if save_to_memory:
         raise ValueError("save_to_memory is not supported in a program; fluid.io.save_vars without dirname gives bytes")
@@ -22,7 +23,7 @@ def save_combine(xs, *, file_path="", overwrite=True, save_as_fp16=False, save_t
 
 
 @op("load", inputs="", outputs="Out", grad=None, host=True, lod="aware")
-def load(*, file_path="", load_as_fp16=False, seek=-1, shape=(), host):
+def load(*, file_path="", load_as_fp16=False, seek=-1, shape=(), host: Host):
     """The tensor in a file, or ``shape`` elements of it from the one at ``seek`` on."""
     (value,) = host.read(file_path, load_as_fp16)
     if seek < 0:
@@ -32,7 +33,7 @@ def load(*, file_path="", load_as_fp16=False, seek=-1, shape=(), host):
 
 
 @op("load_combine", inputs="", outputs="Out*", grad=None, host=True, lod="aware")
-def load_combine(*, file_path="", load_as_fp16=False, model_from_memory=False, host):
+def load_combine(*, file_path="", load_as_fp16=False, model_from_memory=False, host: Host):
     """The tensors in a file, in their order."""
     if model_from_memory:
         raise ValueError("model_from_memory is not supported in a program; fluid.io.load_vars takes bytes as filename")

@@ -12,10 +12,11 @@ import numpy as np
 
 from refluid.ops.core.infer import Described
 from refluid.ops.core.registry import op
+from refluid.ops.core.services import Host
 from refluid.ops.host import callables
 
-# How often each operator has printed, for first_n.
-_printed: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+# How often each caller has printed, for first_n.
+_printed: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
 
 def _printer(slot: str, silent_in: str) -> Callable[..., Any]:
@@ -30,17 +31,17 @@ def _printer(slot: str, silent_in: str) -> Callable[..., Any]:
         print_tensor_type=True,
         print_tensor_shape=True,
         print_phase="BOTH",
-        host,
+        host: Host,
     ):
         value = values[-1]
         if print_phase.upper() == silent_in:
             return value
-        times = _printed[host.operator] = _printed.get(host.operator, 0) + 1
+        times = _printed[host.caller] = _printed.get(host.caller, 0) + 1
         if times <= first_n or first_n <= 0:
             array = np.asarray(value)
             lines = [
                 (True, f"{int(time.time())}\t{message}\tThe place is:{type(host.place).__name__}"),
-                (print_tensor_name, f"Tensor[{host.operator.input(slot)[0]}]"),
+                (print_tensor_name, f"Tensor[{host.names(slot)[0]}]"),
                 (print_tensor_shape, f"\tshape: [{_listed(array.shape)}]"),
                 (print_tensor_type, f"\tdtype: {_letter(array.dtype)}"),
                 (True, f"\tdata: {_numbers(array, summarize)}"),
@@ -86,14 +87,14 @@ def _call(number: int, arguments: Sequence[Any], expected: int) -> list[Any]:
 
 
 @op("py_func", inputs="X*?", outputs="Out*", host=True, lod=None)
-def py_func(xs, *, forward_callable_id=0, backward_callable_id=-1, backward_skip_vars=(), host):
+def py_func(xs, *, forward_callable_id=0, backward_callable_id=-1, backward_skip_vars=(), host: Host):
     """What a Python function makes of the xs."""
-    return _call(forward_callable_id, xs, len(host.operator.output("Out")))
+    return _call(forward_callable_id, xs, len(host.names("Out")))
 
 
 @op("py_func_grad", inputs="X* Out* Out@GRAD*", outputs="X@GRAD*", grad=None, host=True, lod=None)
-def py_func_grad(xs, outs, grads, *, forward_callable_id=0, backward_callable_id=-1, backward_skip_vars=(), host):
+def py_func_grad(xs, outs, grads, *, forward_callable_id=0, backward_callable_id=-1, backward_skip_vars=(), host: Host):
     """What the backward function makes of the xs, the outs and their gradients, without the skipped variables."""
-    names = [*host.operator.input("X"), *host.operator.input("Out")]
+    names = [*host.names("X"), *host.names("Out")]
     given = [value for name, value in zip(names, [*xs, *outs], strict=True) if name not in backward_skip_vars]
     return _call(backward_callable_id, [*given, *grads], len(xs))
