@@ -4,10 +4,10 @@
     python bench/lowerings.py conv | pool      one of them
     python bench/lowerings.py feed             fed arrays: as they lie, or copied to where XLA reads them in place
     python bench/lowerings.py lenet            whole LeNet steps: XLA's convolutions or the chosen forms, by layout
-    taskset -c 0 python bench/lowerings.py ... on one core, which the tables in ops/conv.py are from
+    taskset -c 0 python bench/lowerings.py ... on one core, which the table in ops/nn/conv/choice.py is from
 
 Candidates take turns in one process and the smallest CPU time of several rounds counts, because machines are noisy;
-compare only within a row. A star marks what `refluid.ops.nn.conv.choose` takes. Times are milliseconds of CPU time.
+compare only within a row. A star marks what `choose` takes. Times are milliseconds of CPU time.
 """
 
 import os
@@ -22,8 +22,11 @@ from jax import lax
 from refluid import backend
 from refluid.lowering.layout import channels_last
 from refluid.lowering.staging import Staging, aligned
-from refluid.ops.nn import conv
 from refluid.ops.nn import pool
+from refluid.ops.nn.conv import products
+from refluid.ops.nn.conv.choice import Forms, choose
+from refluid.ops.nn.conv.rules import conv2d
+from refluid.ops.nn.conv.window import Window
 
 RNG = np.random.RandomState(0)
 # batch, space (height and width, or all three dims), channels, filters, kernel, stride, pad, groups
@@ -99,20 +102,20 @@ def measure_convolutions():
     for batch, space, channels, filters, k, stride, pad, groups in CONVOLUTIONS:
         dims = space if isinstance(space, tuple) else (space, space)
         rank = len(dims)
-        window = conv.Window((k,) * rank, (stride,) * rank, (1,) * rank, ((pad, pad),) * rank, groups)
+        window = Window((k,) * rank, (stride,) * rank, (1,) * rank, ((pad, pad),) * rank, groups)
         positions = window.positions(dims)
         window = window.fitted(dims, positions)
         x, w = noise(batch, *dims, channels), noise(*window.kernel, channels // groups, filters)
         g = noise(batch, *positions, filters)
-        chosen = conv.choose(window, batch, dims, channels, filters, x.dtype)
+        chosen = choose(window, batch, dims, channels, filters, x.dtype)
         over = " x ".join(map(str, (batch, *dims)))
         print(f"{k}x{k} / {stride} over {over}, {channels} -> {filters} channels in {groups} groups")
-        products = [
-            ("correlate", conv.CORRELATE, lambda form: (lambda x, w: form(x, w, window), x, w)),
-            ("spread", conv.SPREAD, lambda form: (lambda g, w: form(g, w, window, dims), g, w)),
-            ("weight_gradient", conv.WEIGHT_GRADIENT, lambda form: (lambda x, g: form(x, g, window), x, g)),
+        compared = [
+            ("correlate", products.CORRELATE, lambda form: (lambda x, w: form(x, w, window), x, w)),
+            ("spread", products.SPREAD, lambda form: (lambda g, w: form(g, w, window, dims), g, w)),
+            ("weight_gradient", products.WEIGHT_GRADIENT, lambda form: (lambda x, g: form(x, g, window), x, g)),
         ]
-        for product, forms, call in products:
+        for product, forms, call in compared:
             forms = {name: form for name, form in forms.items() if fits(name, window, channels)}
             times = compare({name: call(form) for name, form in forms.items()})
             marked = (f"{name}{'*' * (name == getattr(chosen, product))} {ms:.2f}" for name, ms in times.items())
@@ -122,7 +125,7 @@ def measure_convolutions():
 def measure_poolings():
     for batch, space, channels, k, stride in POOLINGS:
         x = noise(batch, space, space, channels)
-        window = conv.Window((k, k), (stride, stride), (1, 1), ((0, 0),) * 2)
+        window = Window((k, k), (stride, stride), (1, 1), ((0, 0),) * 2)
         window = window.fitted((space, space), window.positions((space, space)))
 
         def of_windows(x, k=k, stride=stride):
@@ -151,7 +154,7 @@ def measure_poolings():
 def lenet_step(wrap):
     def loss(params, x, y):
         for w, b in params[:2]:
-            x = jax.nn.relu(conv.conv2d(x, w) + b.reshape(1, -1, 1, 1))
+            x = jax.nn.relu(conv2d(x, w) + b.reshape(1, -1, 1, 1))
             x = pool.pool2d(x, pooling_type="max", ksize=(2, 2), strides=(2, 2))
         w, b = params[2]
         return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(x.reshape(x.shape[0], -1) @ w + b), y, 1))
@@ -167,14 +170,14 @@ def measure_lenet():
     shapes = [((20, 1, 5, 5), 20), ((50, 20, 5, 5), 50), ((800, 10), 10)]
     params = [(0.1 * noise(*w), jnp.zeros(b)) for w, b in shapes]
     arguments = params, noise(64, 1, 28, 28), jnp.asarray(RNG.randint(0, 10, (64, 1)))
-    calls, choose = {}, conv.choose
-    for forms, name in ((lambda *_: conv.Forms("lax", "lax", "lax"), "XLA's"), (choose, "chosen")):
+    calls = {}
+    for forms, name in ((lambda *_: Forms("lax", "lax", "lax"), "XLA's"), (choose, "chosen")):
         for wrap, layout in ((lambda step: step, "as written"), (channels_last, "channels-last")):
             jax.clear_caches()
-            conv.choose = forms
+            products.choose = forms
             compiled = lenet_step(wrap).lower(*arguments).compile()
             calls[f"{name} convolutions, {layout}"] = lambda run=compiled: jax.block_until_ready(run(*arguments))
-    conv.choose = choose
+    products.choose = choose
     for name, ms in alternate(calls, rounds=9, seconds=0.2).items():
         print(f"{name:36} {ms:.1f}")
 

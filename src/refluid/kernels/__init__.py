@@ -16,6 +16,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import jax
+
 _allowed = ContextVar("kernels allowed", default=False)
 
 
@@ -29,14 +31,20 @@ def allowed(value: bool = True) -> Iterator[None]:
         _allowed.reset(token)
 
 
-def usable() -> bool:
+def enabled() -> bool:
     """Whether a rule may use kernels, instead of operations that any XLA backend has. Shapes are known then."""
     return _allowed.get() and os.environ.get("REFLUID_KERNELS") != "0"
 
 
+def on_cpu() -> bool:
+    """Whether what is traced now runs on a CPU, where a rule may choose among forms of the same operation."""
+    device: Any = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
+
+
 def find(name: str) -> Any:
     """The module of a kernel, or None if it cannot be used."""
-    return _load(name) if usable() else None
+    return _load(name) if enabled() else None
 
 
 @cache

@@ -4,7 +4,7 @@ import jax
 import pytest
 from jax import export
 
-from refluid.ops.nn.conv import conv2d, conv2d_transpose, conv3d
+from refluid.ops.nn.conv.rules import conv2d, conv2d_transpose, conv3d
 from refluid.ops.nn.pool import pool2d
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from refluid.ops.core.registry import op
-from refluid.ops.nn.conv import Window, as_given, channels_last, explicit_pads
+from refluid.ops.nn.conv.window import Window, as_given, channels_last, explicit_pads
 
 MANY = 256  # window elements; above, an op for each makes programs too long to compile
 

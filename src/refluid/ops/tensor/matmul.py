@@ -18,7 +18,7 @@ _KERNEL_FROM, _KERNEL_TO, _KERNEL_MATRIX, _KERNEL_SIDE = 1 << 19, 1 << 25, 1 << 
 
 def _product(x, y):
     """x @ y of matrices."""
-    kernel = kernels.find("matmul") if kernels.usable() and _suits_kernel(x, y) else None
+    kernel = kernels.find("matmul") if kernels.enabled() and _suits_kernel(x, y) else None
     return kernel.matmul(kernel.Form.PLAIN, x, y) if kernel else x @ y
 
 

@@ -1,0 +1,119 @@
+"""The three products of convolutions, each in the form that is chosen for its shapes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from refluid.ops.nn.conv import forms, offsets
+from refluid.ops.nn.conv.choice import choose
+from refluid.ops.nn.conv.window import Window
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def correlate(x, w, window: Window):
+    """out[n, p, o] = sum over kernel elements k and channels c of x[n, p * stride + k * dilation - pad, c] w[k, c, o].
+
+    p, k, stride, dilation and pad have an entry per spatial dim.
+    """
+    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], w.shape[-1], x.dtype)
+    return CORRELATE[forms.correlate](x, w, window)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def spread(g, w, window: Window, dims: tuple[int, ...]):
+    """The transpose of `correlate` in x, for x with space of ``dims``."""
+    forms = choose(window, g.shape[0], dims, w.shape[-2] * window.groups, w.shape[-1], g.dtype)
+    return SPREAD[forms.spread](g, w, window, dims)
+
+
+def weight_gradient(x, g, window: Window):
+    """The transpose of `correlate` in w."""
+    forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], g.shape[-1], x.dtype)
+    return WEIGHT_GRADIENT[forms.weight_gradient](x, g, window)
+
+
+def _correlate_forward(x, w, window):
+    return correlate(x, w, window), (x, w)
+
+
+def _correlate_backward(window, saved, g):
+    x, w = saved
+    return spread(g, w, window, x.shape[1:-1]), weight_gradient(x, g, window)
+
+
+def _spread_forward(g, w, window, dims):
+    return spread(g, w, window, dims), (g, w)
+
+
+def _spread_backward(window, dims, saved, x):
+    g, w = saved
+    return correlate(x, w, window), weight_gradient(x, g, window)
+
+
+correlate.defvjp(_correlate_forward, _correlate_backward)
+spread.defvjp(_spread_forward, _spread_backward)
+
+
+# split: several groups, one after the other
+
+
+def _split(x, groups):
+    return jnp.split(x, groups, axis=-1)
+
+
+def _correlate_split(x, w, window):
+    one, groups = replace(window, groups=1), window.groups
+    pairs = zip(_split(x, groups), _split(w, groups), strict=True)
+    return jnp.concatenate([correlate(part, matrix, one) for part, matrix in pairs], axis=-1)
+
+
+def _spread_split(g, w, window, dims):
+    one, groups = replace(window, groups=1), window.groups
+    pairs = zip(_split(g, groups), _split(w, groups), strict=True)
+    return jnp.concatenate([spread(part, matrix, one, dims) for part, matrix in pairs], axis=-1)
+
+
+def _weight_gradient_split(x, g, window):
+    one, groups = replace(window, groups=1), window.groups
+    pairs = zip(_split(x, groups), _split(g, groups), strict=True)
+    return jnp.concatenate([weight_gradient(part, rows, one) for part, rows in pairs], axis=-1)
+
+
+# Jitted, so that programs that run op by op neither trace the loops again nor dispatch every step of a form.
+CORRELATE = {
+    name: jax.jit(form, static_argnums=2)
+    for name, form in {
+        "lax": forms.correlate_lax,
+        "dot": forms.correlate_dot,
+        "offsets": offsets.correlate_offsets,
+        "columns": forms.correlate_columns,
+        "shifts": forms.correlate_shifts,
+        "split": _correlate_split,
+    }.items()
+}
+SPREAD = {
+    name: jax.jit(form, static_argnums=(2, 3))
+    for name, form in {
+        "lax": forms.spread_lax,
+        "dot": forms.spread_dot,
+        "offsets": offsets.spread_offsets,
+        "shifts": forms.spread_shifts,
+        "split": _spread_split,
+    }.items()
+}
+WEIGHT_GRADIENT = {
+    name: jax.jit(form, static_argnums=2)
+    for name, form in {
+        "lax": forms.weight_gradient_lax,
+        "dot": forms.weight_gradient_dot,
+        "offsets": offsets.weight_gradient_offsets,
+        "columns": forms.weight_gradient_columns,
+        "shifts": forms.weight_gradient_shifts,
+        "split": _weight_gradient_split,
+        "batch": offsets.weight_gradient_batch,
+    }.items()
+}
