@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax import lax
 
 from refluid.kernels.calls import Kernel
 from refluid.kernels.frame import argument, mode, result
-from refluid.kernels.lanes import Lanes, walk
+from refluid.kernels.lanes import Lanes, narrowed, state_before, walk, weight_gradient, widened
 from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 
 
@@ -55,8 +54,7 @@ def _forward(frame, part, parts):
     for i in range(running):
         copy_row(h, i, h0, lanes[i])
     for time in range(lengths[0]):
-        while lengths[running - 1] <= time:
-            running -= 1
+        running = narrowed(running, lengths, time)
         for i in range(running):
             row = first[i] + time * stride
             copy_row(gates, i, x, row)
@@ -114,22 +112,17 @@ def _backward(frame, part, parts):
     dh, d_reset = room(total, size), room(total, size)
     d_gates, d_candidate = room(total, 2 * size), room(total, size)
     for time in range(lengths[0] - 1, -1, -1):
-        while running < total and lengths[running] > time:
-            running += 1
+        running = widened(running, lengths, time)
         for i in range(running):
             row = first[i] + time * stride
             add_row(dh, i, d_hidden, row)
-            if time == 0:
-                _step_back(d_candidate, d_gates, dh, i, saved, row, h0, lanes[i], origin_mode)
-            else:
-                _step_back(d_candidate, d_gates, dh, i, saved, row, hidden, row - stride, origin_mode)
+            before, place = state_before(time, hidden, row, stride, h0, lanes[i])
+            _step_back(d_candidate, d_gates, dh, i, saved, row, before, place, origin_mode)
         add_product(d_reset, d_candidate, of_candidate, running)
         for i in range(running):
             row = first[i] + time * stride
-            if time == 0:
-                _reset_back(d_gates, dh, d_reset, i, saved, row, h0, lanes[i])
-            else:
-                _reset_back(d_gates, dh, d_reset, i, saved, row, hidden, row - stride)
+            before, place = state_before(time, hidden, row, stride, h0, lanes[i])
+            _reset_back(d_gates, dh, d_reset, i, saved, row, before, place)
             for j in range(2 * size):
                 dx[row, j] = d_gates[i, j]
             for j in range(size):
@@ -181,9 +174,8 @@ def _backward_pass(origin_mode, residuals, gradient):
     arguments = (*lanes.walk, of_gates.T, of_candidate.T, h0, hidden, saved, gradient)
     d_rows, d_h0 = _backward_kernel(arguments, [saved.shape, h0.shape], lanes.parts(saved.size * size), origin_mode)
     before = lanes.before(hidden, h0)
-    by_rows = (((0,), (0,)), ((), ()))
-    d_gates = lax.dot_general(before, d_rows[:, : 2 * size], by_rows)
-    d_candidate = lax.dot_general(saved[:, size : 2 * size] * before, d_rows[:, 2 * size :], by_rows)
+    d_gates = weight_gradient(before, d_rows[:, : 2 * size])
+    d_candidate = weight_gradient(saved[:, size : 2 * size] * before, d_rows[:, 2 * size :])
     return None, d_rows, d_gates, d_candidate, d_h0
 
 

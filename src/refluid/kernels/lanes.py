@@ -60,6 +60,11 @@ class Lanes:
         return max(1, min(-(-self.count // 4), multiplications // _WORTH_A_THREAD))
 
 
+def weight_gradient(rows: Any, d_products: Any) -> Any:
+    """The gradient of a matrix that all ``rows`` were multiplied by."""
+    return lax.dot_general(rows, d_products, (((0,), (0,)), ((), ())))
+
+
 @fast
 def walk(frame, part, parts):
     """What one part of a kernel walks through, from the first four arguments: see `Lanes.walk`.
@@ -74,3 +79,27 @@ def walk(frame, part, parts):
         lane = lanes[part + i * parts]
         mine[i], begins[i], steps[i] = lane, first[lane], lengths[lane]
     return mine, begins, steps, ends[0], ends[1]
+
+
+@fast
+def narrowed(running, lengths, time):
+    """How many of the first ``running`` sequences reach step ``time``."""
+    while lengths[running - 1] <= time:
+        running -= 1
+    return running
+
+
+@fast
+def widened(running, lengths, time):
+    """How many sequences reach step ``time``; at least ``running`` do."""
+    while running < len(lengths) and lengths[running] > time:
+        running += 1
+    return running
+
+
+@fast
+def state_before(time, states, row, stride, initial, lane):
+    """Where the state before a row is: a matrix and the number of its row."""
+    if time == 0:
+        return initial, lane
+    return states, row - stride

@@ -10,11 +10,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from refluid.kernels.calls import Kernel
 from refluid.kernels.frame import argument, result
-from refluid.kernels.lanes import Lanes, walk
+from refluid.kernels.lanes import Lanes, narrowed, state_before, walk, weight_gradient, widened
 from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 
 
@@ -56,8 +55,7 @@ def _forward(frame, part, parts):
         copy_row(h, i, h0, lanes[i])
         copy_row(c, i, c0, lanes[i])
     for time in range(lengths[0]):
-        while lengths[running - 1] <= time:
-            running -= 1
+        running = narrowed(running, lengths, time)
         for i in range(running):
             copy_row(z, i, x, first[i] + time * stride)
         add_product(z, h, weight, running)
@@ -110,15 +108,12 @@ def _backward(frame, part, parts):
     dh, dc = room(total, size), room(total, size)
     dz = room(total, 4 * size)
     for time in range(lengths[0] - 1, -1, -1):
-        while running < total and lengths[running] > time:
-            running += 1
+        running = widened(running, lengths, time)
         for i in range(running):
             row = first[i] + time * stride
             add_row(dh, i, d_hidden, row)
-            if time == 0:
-                _step_back(dz, dh, dc, i, gates, cell, row, c0, lanes[i], peepholes)
-            else:
-                _step_back(dz, dh, dc, i, gates, cell, row, cell, row - stride, peepholes)
+            before, place = state_before(time, cell, row, stride, c0, lanes[i])
+            _step_back(dz, dh, dc, i, gates, cell, row, before, place, peepholes)
             copy_row(dx, row, dz, i)
             for j in range(size):
                 dh[i, j] = 0
@@ -168,7 +163,7 @@ def _backward_pass(saved, gradients):
     arguments = (*lanes.walk, weight.T, peepholes, c0, cell, gates, gradients[0])
     shapes = [gates.shape, h0.shape, c0.shape]
     d_rows, d_h0, d_c0 = _backward_kernel(arguments, shapes, lanes.parts(gates.size * weight.shape[0]))
-    d_weight = lax.dot_general(lanes.before(hidden, h0), d_rows, (((0,), (0,)), ((), ())))
+    d_weight = weight_gradient(lanes.before(hidden, h0), d_rows)
     d_peepholes = _of_peepholes(d_rows, cell, lanes.before(cell, c0)) if peepholes.shape[0] else peepholes
     return None, d_rows, d_weight, d_peepholes, d_h0, d_c0
 

@@ -23,6 +23,7 @@ from jax import lax
 
 from refluid import kernels
 from refluid.ops.core.values import Ragged, last_at_most, plain
+from refluid.ops.sequence.loop_buffers import known_product, slices, weight_gradient, written
 
 Rows = tuple[Any, ...]
 Dot = Callable[[int, Any], Any]
@@ -194,11 +195,8 @@ def _run(step, order, inputs, weights, shared, initial, *, save):
 
             state = step(dot, shared, state)
             state = tuple(jnp.where(running, x, 0) for x in state)
-            states = tuple(
-                lax.dynamic_update_slice_in_dim(all_, x, start + lanes, 0)
-                for all_, x in zip(states, state, strict=True)
-            )
-            products = _write(products, [made[i] for i in range(len(products))], start)
+            states = tuple(written(states, state, start + lanes))
+            products = tuple(written(products, [made[i] for i in range(len(products))], start))
             return time + 1, state, states, products
 
         state = tuple(x[:width] for x in state)
@@ -226,14 +224,14 @@ def _backward(step, residuals, gradients):
             start, after = order.starts[time], order.starts[time + 1]
             before = jnp.where(time == 0, 0, lanes + order.starts[jnp.maximum(time - 1, 0)])
             running = (jnp.arange(width) < after - start)[:, None]
-            saved = tuple(lax.dynamic_slice_in_dim(z, start, width) for z in products)
-            state = tuple(lax.dynamic_slice_in_dim(x, before, width) for x in states)
+            saved = tuple(slices(products, start, width))
+            state = tuple(slices(states, before, width))
             used = {}
 
             def replay(saved, shared, state):
                 def dot(i, rows):
                     used[i] = lax.stop_gradient(rows)
-                    return _known_product(saved[i], rows, transposed[i])
+                    return known_product(saved[i], rows, transposed[i])
 
                 return step(dot, shared, state)
 
@@ -244,8 +242,8 @@ def _backward(step, residuals, gradients):
             )
             d_saved, d_shared_now, d_state = pullback(total)
             place = order.starts[-1] - after
-            d_products = _write(d_products, d_saved, place)
-            factors = _write(factors, [used[i] for i in range(len(weights))], place)
+            d_products = tuple(written(d_products, d_saved, place))
+            factors = tuple(written(factors, [used[i] for i in range(len(weights))], place))
             return time - 1, d_state, d_products, factors, jax.tree.map(jnp.add, d_shared, d_shared_now)
 
         d_state = tuple(jnp.pad(d, ((0, width - d.shape[0]), (0, 0))) for d in d_state)
@@ -255,9 +253,7 @@ def _backward(step, residuals, gradients):
             lambda carry, first=first: carry[0] >= first, body, (last, d_state, d_products, factors, d_shared)
         )
     # Rows that are nobody's have gradients of zero, so the products need no mask.
-    d_weights = tuple(
-        lax.dot_general(rows, d, (((0,), (0,)), ((), ()))) for rows, d in zip(factors, d_products, strict=True)
-    )
+    d_weights = tuple(weight_gradient(rows, d) for rows, d in zip(factors, d_products, strict=True))
     d_inputs = tuple(
         jnp.where(order.real[:, None], _take(d, order.reverse), 0) if has else None
         for d, has in zip(d_products, has_input, strict=True)
@@ -270,20 +266,4 @@ def _take(rows, places):
     return rows.at[places].get(mode="promise_in_bounds")
 
 
-def _write(buffers, values, place):
-    return tuple(
-        lax.dynamic_update_slice_in_dim(buffer, value, place, 0) for buffer, value in zip(buffers, values, strict=True)
-    )
-
-
-@jax.custom_vjp
-def _known_product(product, rows, transposed):
-    """``product``, known to be something + rows @ transposed.T; no gradient for the matrix."""
-    return product
-
-
-_known_product.defvjp(
-    lambda product, rows, transposed: (product, transposed),
-    lambda transposed, g: (g, g @ transposed, None),
-)
 recur.defvjp(_forward, _backward)

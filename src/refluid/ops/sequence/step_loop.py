@@ -19,6 +19,7 @@ from jax import lax
 from refluid import kernels
 from refluid.ops.core.equations import Equations
 from refluid.ops.core.values import is_inexact
+from refluid.ops.sequence.loop_buffers import known_product, slices, weight_gradient, written
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,11 @@ def _forward_loop(loop: _Loop, starts, count, outside, given, initial, *, save: 
             made[number] = rows @ weight
             return made[number]
 
-        changing = [time, loop.running(starts, time), *_slices(given, start, loop.width), *states]
+        changing = [time, loop.running(starts, time), *slices(given, start, loop.width), *states]
         results = loop.equations.turn(outside, changing, product)
         states, now = results[: len(states)], results[len(states) :]
-        histories, kept = _written(histories, states, start + loop.width), _written(kept, now, start)
-        products = _written(products, [made[number] for number in range(len(products))], start)
+        histories, kept = written(histories, states, start + loop.width), written(kept, now, start)
+        products = written(products, [made[number] for number in range(len(products))], start)
         return time + 1, states, histories, kept, products
 
     products = loop.buffers((each.shape, each.dtype) for each in loop.equations.products) if save else []
@@ -137,16 +138,16 @@ def _backward(loop: _Loop, residuals, gradients):
         running = loop.running(starts, time)
         before = jnp.where(time == 0, 0, width + starts[jnp.maximum(time - 1, 0)])
         now, states, known = (
-            _slices(given, start, width),
-            _slices(histories, before, width),
-            _slices(products, start, width),
+            slices(given, start, width),
+            slices(histories, before, width),
+            slices(products, start, width),
         )
         used = {}
 
         def replay(some_outside, some_now, some_states, known):
             def product(number, rows, _):
                 used[number] = lax.stop_gradient(rows)
-                return _known_product(known[number], rows, transposed[number])
+                return known_product(known[number], rows, transposed[number])
 
             changing = [*_filled(now, is_given, some_now), *_filled(states, is_state, some_states)]
             values = _filled(outside, is_shared, some_outside)
@@ -155,18 +156,18 @@ def _backward(loop: _Loop, residuals, gradients):
 
         arguments = _only(outside, is_shared), _only(now, is_given), _only(states, is_state), known
         _, pullback = jax.vjp(replay, *arguments)
-        coming = _slices(d_histories, width + start, width)
+        coming = slices(d_histories, width + start, width)
         coming = [d + _where(running, g, 0) for d, g in zip(d_states, coming, strict=True)]
-        coming += [_where(running, g, 0) for g in _slices(d_kept, start, width)]
+        coming += [_where(running, g, 0) for g in slices(d_kept, start, width)]
         d_shared_now, d_now, d_states, d_known = pullback(coming)
         # The slice of a step reaches into the next one, whose gradients are there already.
-        d_now = [old + _where(running, new, 0) for old, new in zip(_slices(d_given, start, width), d_now, strict=True)]
+        d_now = [old + _where(running, new, 0) for old, new in zip(slices(d_given, start, width), d_now, strict=True)]
         d_shared = [old + new for old, new in zip(d_shared, d_shared_now, strict=True)]
         # Last step first, so that the rows of each one come over what the one before it has left behind its own.
         place = starts[-1] - after
-        factors = _written(factors, [used[number] for number in range(len(factors))], place)
-        d_products = _written(d_products, [_where(running, d, 0) for d in d_known], place)
-        return time - 1, d_states, _written(d_given, d_now, start), d_shared, factors, d_products
+        factors = written(factors, [used[number] for number in range(len(factors))], place)
+        d_products = written(d_products, [_where(running, d, 0) for d in d_known], place)
+        return time - 1, d_states, written(d_given, d_now, start), d_shared, factors, d_products
 
     carry = (
         jnp.asarray(count, jnp.int32) - 1,
@@ -180,7 +181,7 @@ def _backward(loop: _Loop, residuals, gradients):
     _, d_states, d_given, d_shared, factors, d_products = carry
     d_outside = _filled([None] * len(outside), is_shared, d_shared)
     for each, rows, d in zip(described, factors, d_products, strict=True):
-        added = lax.dot_general(rows, d, (((0,), (0,)), ((), ())))
+        added = weight_gradient(rows, d)
         d_outside[each.weight] = added if d_outside[each.weight] is None else d_outside[each.weight] + added
     d_initial = [d + g[:width] for d, g in zip(d_states, d_histories, strict=True)]
     nothing = [None] * max(len(given), len(histories))
@@ -196,28 +197,8 @@ def _backward(loop: _Loop, residuals, gradients):
 _run.defvjp(_forward, _backward)
 
 
-@jax.custom_vjp
-def _known_product(product, rows, transposed):
-    """``product``, known to be rows @ transposed.T; no gradient for the matrix."""
-    return product
-
-
-_known_product.defvjp(
-    lambda product, rows, transposed: (product, transposed),
-    lambda transposed, g: (g, g @ transposed, None),
-)
-
-
 def _shapes(values: Iterable[Any]) -> list[tuple[Sequence[int], Any]]:
     return [(value.shape, value.dtype) for value in values]
-
-
-def _slices(buffers: list[Any], start: Any, width: int) -> list[Any]:
-    return [lax.dynamic_slice_in_dim(buffer, start, width) for buffer in buffers]
-
-
-def _written(buffers: list[Any], values: list[Any], start: Any) -> list[Any]:
-    return [lax.dynamic_update_slice_in_dim(b, v, start, 0) for b, v in zip(buffers, values, strict=True)]
 
 
 def _where(mask: Any, chosen: Any, other: Any) -> Any:
