@@ -76,7 +76,7 @@ def hold_back(case, found):
     end = time.time() + 120
     for i, batch in enumerate(found):
         while i == 5 and "hold" in case and not Path(case["hold"]).exists():
-            assert time.time() < end, "%s does not appear" % case["hold"]
+            assert time.time() < end, f"{case['hold']} does not appear"
             time.sleep(0.02)
         yield batch
 
