@@ -73,7 +73,7 @@ def test_convert_fixes_the_sizes_of_sequences(tmp_path, capsys):
     assert run(capsys, *arguments, "--sequences=words=3,9,4")[0] == 0
     code, out, _ = run(capsys, "inspect", tmp_path / "out")
     assert code == 0 and "words  int64[-1, 1], up to 3 sequences of 9 rows in all and 4 in the longest" in out
-    assert "runs on  cpu" in out and "embedding_0.w_0  float32  [30, 4]  480" in out
+    assert "runs on  cpu" in out and "embedding_0.w_0  float32  [30, 4]    480" in out
 
 
 @pytest.mark.parametrize("name", MODELS)

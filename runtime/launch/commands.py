@@ -72,8 +72,9 @@ def _status(chosen: argparse.Namespace) -> int:
     for endpoint in endpoints:
         split_endpoint(endpoint)
     status = import_module("refluid.runtime.observe.status")  # and gRPC with it
-    draw = status.as_json if chosen.json else status.as_tables
-    return status.watch(endpoints, draw, once=chosen.once, interval=chosen.interval)
+    if chosen.once:
+        return status.show_once(endpoints, as_json=chosen.json)
+    return status.watch(endpoints, as_json=chosen.json, interval=chosen.interval)
 
 
 COMMANDS = {"launch": (_add_launch, _launch), "status": (_add_status, _status)}

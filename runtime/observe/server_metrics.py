@@ -2,96 +2,85 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
-from refluid.runtime.observe.metrics import Endpoint, Metrics, serve_if_asked
+from refluid.log import Log
+from refluid.runtime.observe.metrics import Endpoint, Metrics, quantiles, serve_if_requested, value_of
 from refluid.runtime.server.membership import Membership
 
 
 class ServerMetrics:
-    """The numbers of one server.
+    """The metrics of one server.
 
     Args:
         endpoint: where it listens.
         mode: its training mode.
         membership: its trainers.
-        round: asked for the number of updates it has applied.
-        waiting: asked for the number of pushes that wait for others.
+        round: gives the number of updates it has applied.
+        queued: gives the number of pushes that wait for those of other trainers.
     """
 
     def __init__(
-        self, endpoint: str, mode: str, membership: Membership, round: Callable[[], int], waiting: Callable[[], int]
+        self, endpoint: str, mode: str, membership: Membership, round: Callable[[], int], queued: Callable[[], int]
     ) -> None:
         self._endpoint, self._mode, self._membership = endpoint, mode, membership
-        self._round, self._waiting = round, waiting
-        self._pulled: dict[int, int] = {}  # trainer -> the round it has seen last
-        self._stale: dict[int, int] = {}  # trainer -> how many updates its last push had missed
+        self._round, self._queued = round, queued
+        self._pulled: dict[int, int] = {}  # trainer -> the round whose parameters it has
+        self._staleness: dict[int, int] = {}  # trainer -> how many updates its last push did not know of
         metrics = self.metrics = Metrics(role="server", endpoint=endpoint, mode=mode)
-        self._received = metrics.counter("bytes_received_total", "Bytes of messages from trainers and other servers")
-        self._sent = metrics.counter("bytes_sent_total", "Bytes of answers")
+        self._received = metrics.counter("bytes_received_total", "Bytes of requests of trainers and other servers")
+        self._sent = metrics.counter("bytes_sent_total", "Bytes of replies")
         self._pushes = metrics.counter("pushes_total", "Pushes of gradients or differences")
-        self._pulls = metrics.counter("pulls_total", "Answers with parameters or rows of tables")
-        self._refused = metrics.counter("refused_total", "Calls that ended with an error")
-        self._exchanges = metrics.histogram("exchange_seconds", "From a message to the answer, waiting included")
+        self._pulls = metrics.counter("pulls_total", "Replies with parameters or rows of tables")
+        self._refused = metrics.counter("refused_total", "Requests that ended with an error")
+        self._exchanges = metrics.histogram("exchange_seconds", "From a request to its reply, waiting included")
         self._updates = metrics.histogram("update_seconds", "One update of all that the server holds")
-        metrics.gauge("round", "Updates applied", read=round)
-        metrics.gauge("queue_depth", "Pushes that wait for those of other trainers", read=waiting)
-        metrics.gauge("trainers", "Trainers that have joined and not left", read=lambda: len(membership.present()))
-        members = membership.members
-        for trainer in members:
-            metrics.gauge(
-                "last_seen_seconds",
-                "Since a trainer was heard of; NaN before it joins",
-                read=lambda trainer=trainer: _age(members[trainer].seen),
-                trainer=trainer,
-            )
-            metrics.gauge(
-                "trainer_steps",
-                "Steps of a trainer that count here",
-                read=lambda trainer=trainer: members[trainer].steps,
-                trainer=trainer,
-            )
-            metrics.gauge(
-                "staleness",
-                "Updates that a trainer's last push had not seen",
-                read=lambda trainer=trainer: self._stale.get(trainer, 0),
-                trainer=trainer,
-            )
+        metrics.gauge("round", "Updates applied", round)
+        metrics.gauge("queue_depth", "Pushes that wait for those of other trainers", queued)
+        metrics.gauge("trainers", "Trainers that have joined and not left", lambda: len(membership.present()))
+        for name, help, read in (
+            ("last_seen_seconds", "Since the last message of a trainer; NaN before it joins", self._last_seen),
+            ("trainer_steps", "Steps of a trainer that were applied here", self._steps),
+            ("staleness", "Updates that a trainer's last push did not know of", self._stale),
+        ):
+            reads = {str(trainer): lambda trainer=trainer, read=read: read(trainer) for trainer in membership.members}
+            metrics.gauges(name, help, "trainer", reads)
 
     def serve(self) -> Endpoint | None:
-        """Starts /metrics if the environment asks for it."""
-        return serve_if_asked(self.metrics, f"server {self._endpoint}")
+        """Starts /metrics if the environment requests it."""
+        return serve_if_requested(self.metrics, Log("server", endpoint=self._endpoint))
 
     # Recording
 
     def called(self, method: str, received: int, sent: int, seconds: float) -> None:
-        """A call was answered."""
-        self._received.add(received)
-        self._sent.add(sent)
+        """Records a request that was served."""
+        self._received.inc(received)
+        self._sent.inc(sent)
         if method == "Exchange":
             self._exchanges.observe(seconds)
 
     def refused(self) -> None:
-        """A call ended with an error."""
-        self._refused.add()
+        """Records a request that ended with an error."""
+        self._refused.inc()
 
     def pushed(self, trainer: int) -> None:
-        """A trainer's push has arrived."""
-        self._pushes.add()
-        self._stale[trainer] = self._round() - self._pulled.get(trainer, 0)
+        """Records a push."""
+        self._pushes.inc()
+        self._staleness[trainer] = self._round() - self._pulled.get(trainer, 0)
 
     def pulled(self, trainer: int) -> None:
-        """A trainer gets what the server has now."""
-        self._pulls.add()
+        """Records that a trainer gets the current parameters."""
+        self._pulls.inc()
         self._pulled[trainer] = self._round()
 
     def updated(self, seconds: float) -> None:
-        """An update was applied."""
+        """Records an update."""
         self._updates.observe(seconds)
 
-    # Telling
+    # Reading
 
     def status(self, awaited: list[int]) -> dict[str, Any]:
         """All of it, for people and dashboards; it becomes JSON."""
@@ -101,33 +90,39 @@ class ServerMetrics:
             "mode": self._mode,
             "round": self._round(),
             "awaited": awaited,
-            "queue_depth": self._waiting(),
-            "pushes": self._pushes.value,
-            "pulls": self._pulls.value,
-            "refused": self._refused.value,
-            "bytes_received": self._received.value,
-            "bytes_sent": self._sent.value,
-            "exchange_ms": _milliseconds(self._exchanges),
-            "update_ms": _milliseconds(self._updates),
-            "trainers": [
-                {
-                    "trainer": trainer,
-                    "joined": member.joined is not None,
-                    "left": member.left,
-                    "last_seen": None if member.seen is None else round(_age(member.seen), 3),
-                    "steps": member.steps,
-                    "staleness": self._stale.get(trainer, 0),
-                }
-                for trainer, member in self._membership.members.items()
-            ],
+            "queue_depth": self._queued(),
+            "pushes": value_of(self._pushes),
+            "pulls": value_of(self._pulls),
+            "refused": value_of(self._refused),
+            "bytes_received": value_of(self._received),
+            "bytes_sent": value_of(self._sent),
+            "exchange_ms": _milliseconds(quantiles(self._exchanges)),
+            "update_ms": _milliseconds(quantiles(self._updates)),
+            "trainers": [self._trainer(trainer) for trainer in self._membership.members],
         }
 
+    def _trainer(self, trainer: int) -> dict[str, Any]:
+        member, seen = self._membership.members[trainer], self._last_seen(trainer)
+        return {
+            "trainer": trainer,
+            "host": member.host,
+            "joined": member.joined is not None,
+            "left": member.left,
+            "last_seen": None if math.isnan(seen) else round(seen, 3),
+            "steps": member.steps,
+            "staleness": self._stale(trainer),
+        }
 
-def _age(seen: float | None) -> float:
-    return float("nan") if seen is None else time.monotonic() - seen
+    def _last_seen(self, trainer: int) -> float:
+        seen = self._membership.members[trainer].seen
+        return math.nan if seen is None else time.monotonic() - seen
+
+    def _steps(self, trainer: int) -> int:
+        return self._membership.members[trainer].steps
+
+    def _stale(self, trainer: int) -> int:
+        return self._staleness.get(trainer, 0)
 
 
-def _milliseconds(histogram: Any) -> dict[str, float] | None:
-    if not histogram.count:
-        return None
-    return {f"p{fraction * 100:g}": round(1000 * histogram.quantile(fraction), 3) for fraction in (0.5, 0.99)}
+def _milliseconds(seconds: dict[str, float] | None) -> dict[str, float] | None:
+    return None if seconds is None else {name: round(1000 * value, 3) for name, value in seconds.items()}

@@ -1,100 +1,107 @@
-"""``refluid status``: asks parameter servers what they are doing, and draws it as tables."""
+"""``refluid status``: requests the state of parameter servers and shows it as tables."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import Connection
 from refluid.runtime.transport.wire import pb
+from refluid.tables import as_text, table
 
-_PATIENCE = 3.0  # seconds for an answer
-_CLEAR = "\x1b[H\x1b[2J"
+_REPLY_TIMEOUT = 3.0  # seconds
 
 Status = dict[str, Any]
+Found = Mapping[str, Status | None]  # endpoint -> status, or None if the server does not reply
 
 
 class Watcher:
-    """Keeps lines to servers, and asks them all at once."""
+    """Keeps connections to servers and requests the status of all of them at once."""
 
     def __init__(self, endpoints: Sequence[str]) -> None:
         self.endpoints = list(endpoints)
         self._connections = [Connection(endpoint) for endpoint in endpoints]
         self._pool = ThreadPoolExecutor(len(self.endpoints))
 
-    def ask(self) -> dict[str, Status | None]:
-        """What each server says of itself; None if it does not answer."""
-        return dict(zip(self.endpoints, self._pool.map(_ask, self._connections), strict=True))
+    def request(self) -> dict[str, Status | None]:
+        """The status of each server; None if it does not reply."""
+        return dict(zip(self.endpoints, self._pool.map(_request, self._connections), strict=True))
 
     def close(self) -> None:
-        """Hangs up."""
+        """Closes the connections."""
         self._pool.shutdown()
         for connection in self._connections:
             connection.close()
 
 
-def _ask(connection: Connection) -> Status | None:
+def _request(connection: Connection) -> Status | None:
     try:
-        message = connection.call("Status", wire.encode(pb.Empty()), _PATIENCE)
+        message = connection.call("Status", wire.encode(pb.Empty()), _REPLY_TIMEOUT)
     except grpc.RpcError:
         return None
     return json.loads(wire.decode(pb.Text, message).text)
 
 
-def watch(
-    endpoints: Sequence[str],
-    draw: Callable[[Mapping[str, Status | None], Mapping[str, Status | None], float], str],
-    *,
-    once: bool,
-    interval: float,
-) -> int:
-    """Asks and draws, once or until interrupted or all servers have ended; 1 if one was asked in vain."""
+def show_once(endpoints: Sequence[str], *, as_json: bool) -> int:
+    """Prints the status of servers; returns 1 if one of them does not reply."""
     watcher = Watcher(endpoints)
-    before, asked = dict.fromkeys(watcher.endpoints), time.monotonic()
+    try:
+        found = watcher.request()
+    finally:
+        watcher.close()
+    print(json.dumps(found) if as_json else as_text(tables(found, dict.fromkeys(found), 1.0)), flush=True)
+    return int(None in found.values())
+
+
+def watch(endpoints: Sequence[str], *, as_json: bool, interval: float) -> int:
+    """Shows the status of servers until it is interrupted or all servers have ended."""
+    watcher, console = Watcher(endpoints), Console()
+    before, requested = dict.fromkeys(watcher.endpoints), time.monotonic()
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
     try:
         while True:
-            found, now = watcher.ask(), time.monotonic()
-            text = draw(found, before, now - asked)
-            print(_CLEAR + text if not once and sys.stdout.isatty() else text, flush=True)
-            if once:
-                return int(None in found.values())
+            found, now = watcher.request(), time.monotonic()
             if not any(found.values()) and any(before.values()):
-                print("all servers have ended")
+                print("all servers have ended", flush=True)
                 return 0
-            before, asked = found, now
+            if live is not None:
+                live.start()
+                live.update(tables(found, before, now - requested), refresh=True)
+            else:
+                shown = json.dumps(found) if as_json else as_text(tables(found, before, now - requested))
+                print(shown, flush=True)
+            before, requested = found, now
             time.sleep(interval)
     except KeyboardInterrupt:
         return 0
     finally:
+        if live is not None:
+            live.stop()
         watcher.close()
 
 
-def as_json(found: Mapping[str, Status | None], before: Mapping[str, Status | None], seconds: float) -> str:
-    """One line of JSON."""
-    return json.dumps(found)
-
-
-def as_tables(found: Mapping[str, Status | None], before: Mapping[str, Status | None], seconds: float) -> str:
-    """A table of servers and one of trainers; rates are since the last look."""
-    servers = [_server_row(endpoint, status, before[endpoint], seconds) for endpoint, status in found.items()]
+def tables(found: Found, before: Found, seconds: float) -> RenderableType:
+    """A table of servers and one of trainers; rates are since ``before``."""
     heads = "server mode round per_s in out pushes pulls p50_ms p99_ms update_ms queue waits_for".split()
-    text = table([head.replace("_", " ") for head in heads], servers)
+    servers = [_server_row(endpoint, status, before[endpoint], seconds) for endpoint, status in found.items()]
+    shown = [table([head.replace("_", " ") for head in heads], servers)]
     trainers = _trainer_rows([status for status in found.values() if status is not None])
     if trainers:
-        text += "\n\n" + table(["trainer", "steps", "last seen", "staleness", "state"], trainers)
-    return text
+        shown.append(table(["trainer", "host", "steps", "last seen", "staleness", "state"], trainers))
+    return Group(shown[0], *(part for each in shown[1:] for part in ("", each)))
 
 
 def _server_row(endpoint: str, status: Status | None, before: Status | None, seconds: float) -> list[str]:
     if status is None:
-        return [endpoint, "does not answer", *[""] * 11]
+        return [endpoint, "no reply", *[""] * 11]
     rate = f"{(status['round'] - before['round']) / seconds:.1f}" if before is not None else ""
     exchange, update = status["exchange_ms"] or {}, status["update_ms"] or {}
     return [
@@ -115,7 +122,7 @@ def _server_row(endpoint: str, status: Status | None, before: Status | None, sec
 
 
 def _trainer_rows(statuses: Sequence[Status]) -> list[list[str]]:
-    """Every trainer, as the server knows it that has heard of it last or that it is furthest behind at."""
+    """Every trainer: seen by the server that heard of it last, with the steps and staleness of the worst."""
     rows: list[list[str]] = []
     for views in zip(*(status["trainers"] for status in statuses), strict=True):
         ages = [view["last_seen"] for view in views if view["last_seen"] is not None]
@@ -123,27 +130,14 @@ def _trainer_rows(statuses: Sequence[Status]) -> list[list[str]]:
         rows.append(
             [
                 str(views[0]["trainer"]),
+                next((view["host"] for view in views if view["host"]), ""),
                 str(min(view["steps"] for view in views)),
                 f"{min(ages):.1f} s ago" if ages else "never",
                 str(max(view["staleness"] for view in views)),
-                "left" if left else "training" if joined else "not there yet",
+                "left" if left else "training" if joined else "has not joined",
             ]
         )
     return rows
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as need be; numbers stand to the right."""
-    lines = [list(heads), *map(list, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    right = [
-        column > 0 and all(not row[column] or row[column][0].isdigit() for row in rows) for column in range(len(heads))
-    ]
-    shown = []
-    for line in lines:
-        cells = zip(line, widths, right, strict=True)
-        shown.append("  ".join(cell.rjust(width) if end else cell.ljust(width) for cell, width, end in cells).rstrip())
-    return "\n".join(shown)
 
 
 def amount(size: float) -> str:

@@ -1,21 +1,22 @@
-"""What a trainer counts of its conversation with servers, for its /metrics."""
+"""What a trainer counts of its exchanges with servers, for its /metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from refluid.runtime.observe.metrics import Endpoint, Metrics, serve_if_asked
+from refluid.log import Log
+from refluid.runtime.observe.metrics import Endpoint, Metrics, serve_if_requested
 
 
 class TrainerMetrics:
-    """The numbers of one trainer.
+    """The metrics of one trainer.
 
     Args:
-        trainer: which one it is.
+        trainer: its id.
         mode: its training mode.
-        step: asked for the number of steps it has taken.
-        queued: asked for the number of steps whose gradients wait to be sent (async).
-        staleness: asked for the number of its own steps that its parameters do not show (async).
+        step: gives the number of steps it has taken.
+        queued: gives the number of steps whose gradients wait to be sent (async).
+        staleness: gives the number of its own steps that its parameters do not contain (async).
     """
 
     def __init__(
@@ -26,30 +27,30 @@ class TrainerMetrics:
         queued: Callable[[], int],
         staleness: Callable[[], int],
     ) -> None:
-        self._name = f"trainer {trainer}"
+        self._log = Log("trainer", trainer=trainer)
         metrics = self.metrics = Metrics(role="trainer", trainer=trainer, mode=mode)
-        self.received = metrics.counter("bytes_received_total", "Bytes of servers' answers")
-        self.sent = metrics.counter("bytes_sent_total", "Bytes of messages to servers")
-        self._pushes = metrics.counter("pushes_total", "Exchanges that sent gradients or differences")
-        self._pulls = metrics.counter("pulls_total", "Exchanges that asked for parameters or rows of tables")
-        self._retries = metrics.counter("retries_total", "Messages that were sent again")
-        self._seconds = metrics.histogram("exchange_seconds", "One message to every server, until all have answered")
-        metrics.gauge("steps", "Training steps taken", read=step)
-        metrics.gauge("queue_depth", "Steps whose gradients wait to be sent", read=queued)
-        metrics.gauge("staleness", "Own steps that the parameters do not show yet", read=staleness)
+        self.received = metrics.counter("bytes_received_total", "Bytes of replies of servers")
+        self.sent = metrics.counter("bytes_sent_total", "Bytes of requests to servers")
+        self._pushes = metrics.counter("pushes_total", "Exchanges that pushed gradients or differences")
+        self._pulls = metrics.counter("pulls_total", "Exchanges that pulled parameters or rows of tables")
+        self._retries = metrics.counter("retries_total", "Requests that were sent again")
+        self._seconds = metrics.histogram("exchange_seconds", "One request to every server, until all have replied")
+        metrics.gauge("steps", "Training steps taken", step)
+        metrics.gauge("queue_depth", "Steps whose gradients wait to be sent", queued)
+        metrics.gauge("staleness", "Own steps that the parameters do not contain yet", staleness)
 
     def serve(self) -> Endpoint | None:
-        """Starts /metrics if the environment asks for it."""
-        return serve_if_asked(self.metrics, self._name)
+        """Starts /metrics if the environment requests it."""
+        return serve_if_requested(self.metrics, self._log)
 
     def exchanged(self, *, pushed: bool, pulled: bool, seconds: float) -> None:
-        """An exchange is over."""
+        """Records an exchange."""
         if pushed:
-            self._pushes.add()
+            self._pushes.inc()
         if pulled:
-            self._pulls.add()
+            self._pulls.inc()
         self._seconds.observe(seconds)
 
     def retried(self) -> None:
-        """A message had to be sent again."""
-        self._retries.add()
+        """Records a request that was sent again."""
+        self._retries.inc()

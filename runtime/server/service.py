@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.server.exchange import Buffers
 from refluid.runtime.server.server import Server, describe
-from refluid.runtime.transport.connection import MAX_STREAMS, Connection, Handler, listen
+from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection, Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
 from refluid.scope import Scope
 
@@ -26,7 +27,11 @@ _REFUSALS = (KeyError, ValueError, IndexError, TypeError)
 
 
 class ListenAndServe(Exchange):
-    """The exchange that a server's program consists of: serves until every trainer has left."""
+    """The exchange that a server's program consists of: serves until every trainer has left.
+
+    Next to the parameter server runs the standard health service: SERVING while trainers may join and train,
+    NOT_SERVING once all have left.
+    """
 
     def __init__(self, op: Operator, scope: Scope, place: Any):
         self._op, self._scope, self._place = op, scope, place
@@ -35,15 +40,20 @@ class ListenAndServe(Exchange):
         server = Server(self._op, self._scope, self._place, Connection)
         handlers = {method: _handler(server, method) for method in server.methods}
         listener = listen(server.endpoint, handlers, threads=(MAX_STREAMS + 2) * server.trainers + 8)
+        health_service = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(health_service, listener)
         keep_freed_memory()
         metrics = server.metrics.serve()
         try:
+            for name in ("", SERVICE):
+                health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             listener.start()
-            print(f"Server listening on {server.endpoint}", flush=True)
+            server.log.info(f"Server listening on {server.endpoint}")
             # Waits for an event of its own: the condition of updates would wake this thread in every round.
             while not server.all_left.wait(_CHECK_EVERY):
                 server.check_trainers()
         finally:
+            health_service.enter_graceful_shutdown()
             listener.stop(_GRACE).wait()
             server.peers.close()
             if metrics is not None:

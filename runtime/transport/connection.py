@@ -15,9 +15,9 @@ from queue import SimpleQueue
 from typing import Any
 
 import grpc
+from prometheus_client import Counter
 
 from refluid.errors import ServerBusyError
-from refluid.runtime.observe.metrics import Counter
 
 SERVICE = "refluid.runtime.ParameterServer"
 IN_CHUNKS, STREAMED = "InChunks", "Streamed"
@@ -69,7 +69,8 @@ class Connection:
 
     def __init__(self, endpoint: str, sent: Counter | None = None, received: Counter | None = None):
         self.endpoint = endpoint
-        self._sent, self._received = sent or Counter(), received or Counter()
+        self._sent = sent or Counter("sent_total", "Bytes sent", registry=None)
+        self._received = received or Counter("received_total", "Bytes received", registry=None)
         self._channel = grpc.insecure_channel(endpoint, options=_OPTIONS)
         self._methods: dict[str, Any] = {}
         self._idle: dict[str, list[Stream]] = {}
@@ -80,12 +81,12 @@ class Connection:
     def call(self, method: str, buffers: Sequence[Any], timeout: float, reply_size: int = 0) -> bytes:
         """Sends a message and waits for the reply; ``reply_size`` is its size, if it is known to be large."""
         size = size_of(buffers)
-        self._sent.add(size)
+        self._sent.inc(size)
         if max(size, reply_size) > LARGE:
             reply = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False))
         else:
             reply = self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
-        self._received.add(len(reply))
+        self._received.inc(len(reply))
         return reply
 
     def send(self, method: str, buffers: Sequence[Any], timeout: float, reply_size: int = 0) -> Stream | None:
@@ -101,7 +102,7 @@ class Connection:
         except BaseException:
             self._free_streams.release()
             raise
-        self._sent.add(size)
+        self._sent.inc(size)
         stream.send(b"".join(buffers))
         return stream
 
@@ -110,7 +111,7 @@ class Connection:
         if reply is None or self._closed:
             stream.cancel()
         else:
-            self._received.add(len(reply))
+            self._received.inc(len(reply))
             self._idle[method].append(stream)
         self._free_streams.release()
 

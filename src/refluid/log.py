@@ -1,9 +1,11 @@
-"""Log lines of servers and trainers: ``key=value`` pairs that people can read and tools can cut apart.
+"""Log messages of servers, trainers and launchers: ``key=value`` pairs, through Python's `logging`.
 
     time=2024-05-01T12:03:04.512 level=info role=server endpoint=127.0.0.1:6174 msg="trainer joined" trainer=1 round=12
 
-They go through the standard library's logger ``refluid.runtime``, to the error stream unless the script has set up
-logging itself. REFLUID_LOG=debug|info|warning|error|off chooses how much; without it GLOG_v=1 or more means debug.
+The loggers are ``refluid.server``, ``refluid.trainer`` and so on, children of ``refluid``. As with any library, a
+script's own logging configuration decides where messages go and which: `logging.basicConfig`, handlers or levels of
+these loggers. Without one, they are written to the error stream. A record has the pairs as a dict, ``record.fields``.
+REFLUID_LOG=debug|info|warning|error|off chooses the level; without it GLOG_v=1 or more means debug.
 """
 
 from __future__ import annotations
@@ -19,56 +21,55 @@ _LEVELS = {
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
-    "off": logging.CRITICAL,
+    "off": logging.CRITICAL + 1,
 }
-_logger = logging.getLogger("refluid.runtime")
 
 
 class Log:
-    """Writes lines that begin with who writes them, as in ``Log(role="server", endpoint="127.0.0.1:6174")``."""
+    """Writes messages that begin with who writes them, as in ``Log("server", endpoint="127.0.0.1:6174")``."""
 
-    def __init__(self, **who: object) -> None:
-        self._who = who
-        _set_up()
-
-    def bind(self, **more: object) -> Log:
-        """A log whose lines say more about the writer."""
-        return Log(**{**self._who, **more})
+    def __init__(self, role: str, **who: object) -> None:
+        self._who = {"role": role, **who}
+        self._logger = logging.getLogger(f"refluid.{role}")
+        _set_up(logging.getLogger("refluid"))
 
     def debug(self, message: str, **fields: object) -> None:
-        """What happens every step."""
+        """Logs what happens every step."""
         self._write(logging.DEBUG, message, fields)
 
     def info(self, message: str, **fields: object) -> None:
-        """What happens a few times in a job."""
+        """Logs what happens a few times in a job."""
         self._write(logging.INFO, message, fields)
 
     def warning(self, message: str, **fields: object) -> None:
-        """What someone may have to look after."""
+        """Logs what may need attention."""
         self._write(logging.WARNING, message, fields)
 
     def error(self, message: str, **fields: object) -> None:
-        """What ends the job, or a part of it."""
+        """Logs what ends the job, or a part of it."""
         self._write(logging.ERROR, message, fields)
 
     def _write(self, level: int, message: str, fields: dict[str, object]) -> None:
-        if _logger.isEnabledFor(level):
-            _logger.log(level, "%s", _pairs({**self._who, "msg": message, **fields}))
+        if self._logger.isEnabledFor(level):
+            pairs = {
+                name: value for name, value in {**self._who, "msg": message, **fields}.items() if value is not None
+            }
+            self._logger.log(level, "%s", _text(pairs), extra={"fields": pairs}, stacklevel=3)
 
 
-def level_from_environment() -> int:
-    """The level that REFLUID_LOG names, else the one GLOG_v stands for."""
+def level_from_environment() -> int | None:
+    """The level that REFLUID_LOG names, else the one that GLOG_v stands for; None without either."""
     name = os.environ.get("REFLUID_LOG", "").lower()
     if name:
         if name not in _LEVELS:
             raise ValueError(f"REFLUID_LOG is {name!r}; expected one of {', '.join(_LEVELS)}")
         return _LEVELS[name]
     verbose = os.environ.get("GLOG_v", "0")  # noqa: SIM112 - as Fluid's library spells it
-    return logging.DEBUG if verbose.isdigit() and int(verbose) > 0 else logging.INFO
+    return logging.DEBUG if verbose.isdigit() and int(verbose) > 0 else None
 
 
-def _pairs(fields: dict[str, object]) -> str:
-    return " ".join(f"{key}={_value(value)}" for key, value in fields.items() if value is not None)
+def _text(pairs: dict[str, object]) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in pairs.items())
 
 
 def _value(value: object) -> str:
@@ -84,23 +85,33 @@ class _Formatter(logging.Formatter):
         return f"time={time} level={record.levelname.lower()} {record.getMessage()}"
 
 
-class _ErrorStream(logging.StreamHandler[TextIO]):
-    """Writes to whatever ``sys.stderr`` is by then."""
+class _LastResort(logging.StreamHandler[TextIO]):
+    """Writes to what ``sys.stderr`` is by then, unless the script has handlers that get the record as well."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+        self.setFormatter(_Formatter())
 
     @property
     def stream(self) -> TextIO:  # pyright: ignore[reportIncompatibleVariableOverride] - looked up for every record
         return sys.stderr
 
-    @stream.setter
-    def stream(self, value: TextIO) -> None:
-        pass
+    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return False
+            logger = logger.parent if logger.propagate else None
+        return super().filter(record)
 
 
-def _set_up() -> None:
-    if _logger.level == logging.NOTSET:
-        _logger.setLevel(level_from_environment())
-    if not _logger.hasHandlers():
-        handler = _ErrorStream()
-        handler.setFormatter(_Formatter())
-        _logger.addHandler(handler)
-        _logger.propagate = False
+def _set_up(logger: logging.Logger) -> None:
+    """Gives the logger ``refluid`` a level and a handler of last resort, once; a script's own level is kept."""
+    if any(isinstance(handler, _LastResort) for handler in logger.handlers):
+        return
+    logger.addHandler(_LastResort())
+    if logger.level == logging.NOTSET:
+        level = level_from_environment()
+        # A script that has configured logging has chosen a level for everything; otherwise what happens is shown.
+        configured = logger.parent is not None and logger.parent.hasHandlers()
+        logger.setLevel(level if level is not None else logging.NOTSET if configured else logging.INFO)

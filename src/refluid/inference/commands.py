@@ -15,6 +15,7 @@ from refluid.inference import consistency, inspection, stablehlo
 from refluid.inference.models import FORMS, InferenceModel, open_model, refuse_own_folder, save_model
 from refluid.inference.picture import picture
 from refluid.inference.samples import make_samples
+from refluid.tables import as_text, table
 from refluid.tensors import LoDTensor
 
 
@@ -127,7 +128,7 @@ def _check(chosen: argparse.Namespace) -> int:
     rows = [
         (d.form, d.output, f"{d.largest:.3g}", "" if d.largest <= chosen.tolerance else "too far") for d in differences
     ]
-    print(inspection.table(("compared", "output", "difference", ""), rows))
+    print(as_text(table(("compared", "output", "difference", ""), rows)))
     if reason is not None:
         print(f"not compared: the exported form ({reason})")
     far = [d for d in differences if not d.largest <= chosen.tolerance]

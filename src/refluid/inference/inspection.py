@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
 
 from refluid.files.storage import AnyPath
 from refluid.files.variables import feeds_and_fetches, is_persistable
 from refluid.ir import Program, Variable, as_numpy
 from refluid.ir.drawing import Graph, draw_block
+from refluid.tables import as_text, table
 
 
 def describe(program: Program) -> str:
@@ -29,10 +29,10 @@ def describe(program: Program) -> str:
             *(f"feed     {_shown(block.var(name))}" for name in feeds),
             *(f"fetch    {_shown(block.var(name))}" for name in fetches),
             "",
-            table(("op", "count"), [(kind, str(count)) for kind, count in counts.most_common()]),
+            as_text(table(("op", "count"), [(kind, str(count)) for kind, count in counts.most_common()])),
             f"{sum(counts.values())} ops in {_counted(len(program.blocks), 'block')}",
             "",
-            table(("parameter", "dtype", "shape", "elements", "bytes"), rows),
+            as_text(table(("parameter", "dtype", "shape", "elements", "bytes"), rows)),
             f"{_counted(len(parameters), 'parameter')}, {sum(sizes):,} elements, {sum(bytes_):,} bytes",
         ]
     )
@@ -56,14 +56,6 @@ def draw(program: Program, path: str) -> list[AnyPath]:
     for block in program.blocks:
         draw_block(block, graph, prefix=f"{block.idx}.")
     return graph.save(path)
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lines of columns that are as wide as need be."""
-    lines = [tuple(heads), *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join(line.rstrip() for line in padded)
 
 
 def _shown(variable: Variable) -> str:

@@ -22,11 +22,11 @@ from refluid.errors import FeedError
 from refluid.files.storage import at
 from refluid.files.writing import write_together, writer_of
 from refluid.inference.exported_sequences import Sizes, abstract, as_ragged, packed, unpacked
-from refluid.inference.inspection import table
 from refluid.inference.models import InferenceModel, arguments_by_name, open_model, refuse_own_folder
 from refluid.ir import as_numpy
 from refluid.jax_function import to_jax
 from refluid.ops.core.values import Ragged
+from refluid.tables import as_text, table
 
 EXPORTED = "model.jax_export"
 TEXT = "model.mlir"
@@ -183,7 +183,7 @@ def describe(path: str | Path) -> str:
     with (folder / PARAMETERS).open("rb") as stream, np.load(stream) as arrays:
         found = [(name, arrays[name].dtype.name, arrays[name].shape, arrays[name].nbytes) for name in arrays.files]
     rows = [(name, dtype, str(list(shape)), f"{size:,}") for name, dtype, shape, size in sorted(found)]
-    lines += ["", table(("parameter", "dtype", "shape", "bytes"), rows)]
+    lines += ["", as_text(table(("parameter", "dtype", "shape", "bytes"), rows))]
     return "\n".join(lines)
 
 

@@ -1,133 +1,130 @@
-import math
 import threading
 import urllib.error
 import urllib.request
 
 import pytest
+from prometheus_client import generate_latest
 
-from refluid.runtime.observe.metrics import Endpoint, Histogram, Metrics, serve_if_asked
+from refluid.log import Log
+from refluid.runtime.observe.metrics import Endpoint, Metrics, quantiles, serve_if_requested, value_of
+
+LOG = Log("server", endpoint="127.0.0.1:1")
 
 
-def test_the_text_form_names_kind_labels_and_value():
+def text(metrics):
+    return generate_latest(metrics.registry).decode()
+
+
+def test_every_sample_has_the_labels_of_its_process():
     metrics = Metrics(role="server", endpoint="127.0.0.1:6174")
-    metrics.counter("pushes_total", "Pushes received", trainer=0).add()
-    metrics.counter("pushes_total", trainer=1).add(2.5)
-    metrics.gauge("round", "Rounds applied").set(7)
+    metrics.counter("pushes_total", "Pushes received").inc(2)
+    metrics.gauge("round", "Updates applied", lambda: 7)
+    metrics.gauges("steps", "Steps", "trainer", {"0": lambda: 3, "1": lambda: 4})
 
-    assert metrics.text() == (
-        "# HELP refluid_pushes_total Pushes received\n"
-        "# TYPE refluid_pushes_total counter\n"
-        'refluid_pushes_total{role="server",endpoint="127.0.0.1:6174",trainer="0"} 1\n'
-        'refluid_pushes_total{role="server",endpoint="127.0.0.1:6174",trainer="1"} 2.5\n'
-        "# HELP refluid_round Rounds applied\n"
-        "# TYPE refluid_round gauge\n"
-        'refluid_round{role="server",endpoint="127.0.0.1:6174"} 7\n'
-    )
-
-
-def test_the_same_name_and_labels_are_the_same_metric():
-    metrics = Metrics()
-    assert metrics.counter("bytes_total", way="in") is metrics.counter("bytes_total", way="in")
-    assert metrics.counter("bytes_total", way="in") is not metrics.counter("bytes_total", way="out")
+    found = text(metrics)
+    for line in (
+        "# TYPE refluid_pushes_total counter",
+        'refluid_pushes_total{endpoint="127.0.0.1:6174",role="server"} 2.0',
+        'refluid_round{endpoint="127.0.0.1:6174",role="server"} 7.0',
+        'refluid_steps{endpoint="127.0.0.1:6174",role="server",trainer="1"} 4.0',
+    ):
+        assert f"{line}\n" in found
 
 
-def test_a_name_has_one_kind():
-    metrics = Metrics()
-    metrics.counter("round")
-    with pytest.raises(ValueError, match="metric round is a counter, not a gauge"):
-        metrics.gauge("round")
+def test_two_servers_of_one_process_count_apart():
+    one, other = Metrics(role="server"), Metrics(role="server")
+    first, second = one.counter("pushes_total", "Pushes"), other.counter("pushes_total", "Pushes")
+    first.inc(5)
+
+    assert (value_of(first), value_of(second)) == (5, 0)
 
 
-def test_label_values_are_escaped():
-    metrics = Metrics()
-    metrics.gauge("x", path='a"b\\c\nd').set(1)
-    assert 'x{path="a\\"b\\\\c\\nd"} 1' in metrics.text()
-
-
-def test_a_gauge_may_read_its_value_when_asked():
+def test_a_gauge_is_read_with_every_scrape():
     queue = [1, 2, 3]
-    metrics = Metrics()
-    gauge = metrics.gauge("queue_depth", read=lambda: len(queue))
+    metrics = Metrics(role="server")
+    metrics.gauge("queue_depth", "Queued", lambda: len(queue))
     queue.append(4)
-    assert gauge.value == 4
-    assert "refluid_queue_depth 4\n" in metrics.text()
+    assert 'refluid_queue_depth{role="server"} 4.0\n' in text(metrics)
 
 
-def test_quantiles_are_of_the_recent_observations_and_the_sum_of_all():
-    histogram = Histogram(window=100)
-    for value in range(1000, 0, -1):  # ends with 100 .. 1
-        histogram.observe(value)
-    assert (histogram.quantile(0.5), histogram.quantile(0.99), histogram.quantile(0)) == (50, 99, 1)
-    assert (histogram.count, histogram.sum) == (1000, 500500)
+def test_histograms_of_servers_can_be_added_up():
+    found = []
+    for _ in range(2):
+        metrics = Metrics(role="server")
+        seconds = metrics.histogram("exchange_seconds", "Exchanges")
+        for value in (0.0003, 0.004, 0.004, 70.0):
+            seconds.observe(value)
+        found.append(text(metrics))
+
+    assert found[0].splitlines()[2:4] == found[1].splitlines()[2:4]
+    assert 'refluid_exchange_seconds_bucket{le="0.0005",role="server"} 1.0\n' in found[0]
+    assert 'refluid_exchange_seconds_bucket{le="0.005",role="server"} 3.0\n' in found[0]
+    assert 'refluid_exchange_seconds_bucket{le="+Inf",role="server"} 4.0\n' in found[0]
 
 
-def test_a_histogram_without_observations_has_no_quantiles():
-    assert math.isnan(Histogram().quantile(0.5))
-    metrics = Metrics()
-    metrics.histogram("wait_seconds")
-    assert 'refluid_wait_seconds{quantile="0.5"} NaN\n' in metrics.text()
-    assert "refluid_wait_seconds_count 0\n" in metrics.text()
-
-
-def test_a_forgotten_metric_is_gone():
-    metrics = Metrics()
-    metrics.gauge("last_seen_seconds", trainer=3).set(1)
-    metrics.forget("last_seen_seconds", trainer=3)
-    assert "trainer" not in metrics.text()
+def test_quantiles_are_interpolated_within_their_bucket():
+    seconds = Metrics(role="server").histogram("seconds", "Seconds")
+    assert quantiles(seconds) is None, "nothing was observed"
+    for _ in range(100):
+        seconds.observe(0.0015)  # between 1 and 2 ms
+    assert quantiles(seconds) == {"p50": pytest.approx(0.0015), "p99": pytest.approx(0.00199)}
+    for _ in range(300):
+        seconds.observe(1000.0)
+    assert quantiles(seconds)["p99"] == 50.0, "more than the largest bound is known by that bound only"
 
 
 def test_nothing_is_lost_between_threads():
-    metrics = Metrics()
-    counter, histogram = metrics.counter("pushes_total"), metrics.histogram("seconds")
+    metrics = Metrics(role="server")
+    counter, seconds = metrics.counter("pushes_total", "Pushes"), metrics.histogram("seconds", "Seconds")
 
     def record():
-        for _ in range(5000):
-            counter.add()
-            histogram.observe(1.0)
+        for _ in range(2000):
+            counter.inc()
+            seconds.observe(1.0)
 
     threads = [threading.Thread(target=record) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (counter.value, histogram.count, histogram.sum) == (20000, 20000, 20000.0)
+    assert value_of(counter) == 8000
+    for name in ("count", "sum"):
+        assert f'refluid_seconds_{name}{{role="server"}} 8000.0\n' in text(metrics)
 
 
-def fetch(port, path="/metrics"):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-        return answer.headers["Content-Type"], answer.read().decode()
+def fetch(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        return reply.headers["Content-Type"], reply.read().decode()
 
 
-def test_the_endpoint_serves_the_text_and_nothing_else():
-    metrics = Metrics()
-    metrics.counter("pushes_total").add(3)
-    endpoint = Endpoint(metrics, 0, "127.0.0.1")
+def test_the_endpoint_serves_the_registry_until_it_is_closed():
+    metrics = Metrics(role="server")
+    metrics.counter("pushes_total", "Pushes").inc(3)
+    endpoint = Endpoint(metrics.registry, 0)
     try:
-        kind, text = fetch(endpoint.port)
-        assert kind.startswith("text/plain; version=0.0.4")
-        assert "refluid_pushes_total 3\n" in text
-        with pytest.raises(urllib.error.HTTPError, match="404") as caught:
-            fetch(endpoint.port, "/secrets")
-        caught.value.close()
+        kind, found = fetch(endpoint.port)
+        assert kind.startswith("text/plain; version=")
+        assert 'refluid_pushes_total{role="server"} 3.0\n' in found
     finally:
         endpoint.close()
     with pytest.raises(urllib.error.URLError):
         fetch(endpoint.port)
 
 
-def test_the_endpoint_is_started_by_its_variable_only(monkeypatch, capsys):
+def test_the_endpoint_is_started_by_its_variable_only(monkeypatch, caplog):
+    caplog.set_level("INFO", "refluid")
     monkeypatch.delenv("REFLUID_METRICS_PORT", raising=False)
-    assert serve_if_asked(Metrics(), "server 127.0.0.1:1") is None
+    assert serve_if_requested(Metrics(role="server"), LOG) is None
 
     monkeypatch.setenv("REFLUID_METRICS_PORT", "0")
-    endpoint = serve_if_asked(Metrics(), "server 127.0.0.1:1")
+    endpoint = serve_if_requested(Metrics(role="server"), LOG)
     assert endpoint is not None
     try:
-        assert f"server 127.0.0.1:1: metrics on port {endpoint.port}" in capsys.readouterr().err
+        assert f'msg="serving metrics" port={endpoint.port}' in caplog.text
         fetch(endpoint.port)
         monkeypatch.setenv("REFLUID_METRICS_PORT", str(endpoint.port))
-        assert serve_if_asked(Metrics(), "trainer 0") is None
-        assert f"trainer 0: no metrics, port {endpoint.port} cannot be used" in capsys.readouterr().err
+        assert serve_if_requested(Metrics(role="server"), LOG) is None
+        assert f'msg="cannot serve metrics" port={endpoint.port} reason="Address already in use"' in caplog.text
     finally:
         endpoint.close()
 
@@ -135,4 +132,4 @@ def test_the_endpoint_is_started_by_its_variable_only(monkeypatch, capsys):
 def test_a_port_that_is_no_port_is_an_error(monkeypatch):
     monkeypatch.setenv("REFLUID_METRICS_PORT", "many")
     with pytest.raises(ValueError, match="REFLUID_METRICS_PORT is 'many'; expected a port"):
-        serve_if_asked(Metrics(), "trainer 0")
+        serve_if_requested(Metrics(role="server"), LOG)
