@@ -1,26 +1,38 @@
-# One command for each habit. The first of them makes the environment by itself; all it needs is Python 3.11 or newer.
+# One command for each task. The first one you run creates .venv; all it needs is Python 3.11 or newer.
 
-# The first interpreter found that is new enough; name another with `make PYTHON=...`.
+# The first interpreter that is new enough; choose another with `make PYTHON=...`.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 READY := .venv/.installed
 WORKERS ?= 2
 WORKLOADS ?= fit_a_line mnist_mlp lenet
+PYTEST := $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal
 
-.PHONY: demo test lint types format bench record-golden help
+# Tests that also run as users do, with XLA's default compiler settings: convolutions, products, recurrences, Adam,
+# embeddings, chapters of the book, click-through rates. The rest of the suite compiles fast instead (tests/conftest.py).
+TRAINING := $(addprefix tests/golden/test_training.py::test_training, \
+	[models/fit-a-line] [models/mnist-mlp-adam] [models/lenet-adam] [models/transformer-encoder] \
+	[models/recommender-sparse] [books/understand-sentiment-conv] [books/understand-sentiment-stacked-lstm] \
+	[books/word2vec] [books/recommender-system])
+AS_USERS := tests/kernels/test_adam.py tests/kernels/test_matmul.py tests/ops/nn/test_conv.py tests/ops/nn/test_norm.py \
+	tests/ops/nn/test_softmax.py tests/ops/nn/test_embedding.py $(TRAINING) \
+	tests/end_to_end/test_examples.py::test_an_example_learns[distributed_ctr.py]
+
+.PHONY: demo test test-as-users test-all lint types format bench record-golden help
 
 help:
-	@echo "make demo           train with 2 parameter servers and 2 trainers here, beside a local run"
-	@echo "make test           run all tests"
-	@echo "make lint           check style;  make format  mends what can be mended"
+	@echo "make demo           train with 2 parameter servers and 2 trainers on this machine, next to a local run"
+	@echo "make test           check style and types, then run all tests"
+	@echo "make test-as-users  run a few tests with XLA's default settings;  make test-all  runs all, compiled fast"
+	@echo "make lint           check style;  make format  fixes it"
 	@echo "make types          check types"
 	@echo "make bench          measure steps per second"
-	@echo "make record-golden ORACLE=path/to/python [FAMILY=nets]    ask real Fluid for its answers again"
+	@echo "make record-golden ORACLE=path/to/python [FAMILY=nets]    record the results of real Fluid again"
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "refluid needs Python 3.11 or newer, and found none"; exit 1; }
-	@echo "making .venv, which takes a minute or two ..."
+	@echo "creating .venv, which takes a minute or two ..."
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
@@ -28,8 +40,18 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@$(BIN)/python examples/local_and_distributed.py
 
+# The quick checks first; the summary of the whole suite last.
 test: $(READY)
-	@$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) --dist worksteal
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory test-as-users
+	@$(MAKE) --no-print-directory test-all
+
+test-as-users: $(READY)
+	@XLA_FLAGS= $(PYTEST) $(foreach test,$(AS_USERS),'$(test)')
+
+test-all: $(READY)
+	@$(PYTEST)
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -42,10 +64,10 @@ format: $(READY)
 types: $(READY)
 	@$(BIN)/pyright
 
-# Beside real Fluid with ORACLE=path/to/python; bench/README.md tells more.
+# Next to real Fluid with ORACLE=path/to/python; see bench/README.md.
 bench: $(READY)
 	@$(BIN)/python bench/run.py $(if $(ORACLE),--python "$(ORACLE)") --python $(CURDIR)/$(BIN)/python $(WORKLOADS)
 
 record-golden:
-	@test -n "$(ORACLE)" || { echo "say where paddlepaddle 1.8.5 is installed: make record-golden ORACLE=path/to/python"; exit 1; }
+	@test -n "$(ORACLE)" || { echo "name an interpreter with paddlepaddle 1.8.5: make record-golden ORACLE=path/to/python"; exit 1; }
 	PYTHONPATH=tests $(ORACLE) tests/golden/record.py $(FAMILY)

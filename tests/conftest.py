@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-# Tests compile thousands of tiny programs: keep the user's cache out of it.
+# Tests compile thousands of tiny programs: stay out of the user's cache.
 os.environ.setdefault("REFLUID_CACHE_DIR", "")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# ... and compile them in the cheapest way, in a fifth of the time. `XLA_FLAGS= make test` compiles as for users.
+# ... and compile without optimising, in a fifth of the time. `make test-as-users` runs some tests with the defaults.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import pytest
