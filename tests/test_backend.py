@@ -8,7 +8,8 @@ import jax
 import pytest
 
 import paddle.fluid as fluid
-from refluid.lowering.step import Step
+from refluid.lowering.compiled_piece import PieceFunction
+from refluid.lowering.step import CompiledStep
 
 SCRIPT = """
 import jax, paddle.fluid as fluid
@@ -51,5 +52,6 @@ def test_products_are_shared_between_cores_where_that_is_faster(monkeypatch, cor
         hidden = fluid.layers.fc(fluid.layers.data("x", [size]), size)
         loss = fluid.layers.mean(fluid.layers.fc(hidden, size))
         fluid.optimizer.SGD(0.1).minimize(loss)
-        Step(loss.block, ("x",), (loss.name,), fluid.Scope(), fluid.CPUPlace())
+        (piece,) = CompiledStep(loss.block, ("x",), (loss.name,), fluid.CPUPlace()).pieces
+        PieceFunction(piece)
     assert given == [{"xla_cpu_experimental_ynn_fusion_type": ""} if chosen else {}]

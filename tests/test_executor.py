@@ -12,7 +12,6 @@ import pytest
 
 import paddle.fluid as fluid
 import refluid
-from refluid import compilation
 from refluid.errors import FeedError, FetchError, OpError, OutOfRangeError, RecompileWarning, UninitializedError
 
 
@@ -58,12 +57,12 @@ def test_a_step_is_compiled_once_per_shape():
     loss = regression()
     exe = started()
     exe.run(feed=batch(), fetch_list=[loss])
-    before = compilation.compilations
+    before = exe.compilations
     for _ in range(3):
         exe.run(feed=batch(), fetch_list=[loss.name])
-    assert compilation.compilations == before
+    assert exe.compilations == before
     exe.run(feed=batch(5), fetch_list=[loss])
-    assert compilation.compilations == before + 1
+    assert exe.compilations == before + 1
 
 
 def test_unexpected_recompiles_name_their_cause():

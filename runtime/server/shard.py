@@ -21,7 +21,7 @@ from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
 from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.staging import Shifted
-from refluid.lowering.step import Step
+from refluid.lowering.step import CompiledStep, Step
 from refluid.ops.core.values import SelectedRows
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
@@ -149,7 +149,7 @@ class Shard:
         held = {Slice.parse(text).name for text in self.slices}  # a learning rate is written and saved, but not read
         for variable in main.vars.values():
             variable.persistable = variable.name in state | held
-        return _Update(Step(main, names, (), self._scope, self._place), feeds, frozenset(state))
+        return _Update(CompiledStep(main, names, (), self._place).bind(self._scope), feeds, frozenset(state))
 
     def _advance_schedule(self, update: _Update) -> None:
         if self._lr_block is None:
@@ -160,14 +160,16 @@ class Shard:
             reads, _ = reads_and_writes(main.ops)
             for variable in main.vars.values():
                 variable.persistable = variable.name in update.state or variable.name in reads
-            self._schedule = Step(main, (), (), self._scope, self._place)
+            self._schedule = CompiledStep(main, (), (), self._place).bind(self._scope)
         with jax.enable_x64(True):
             self._schedule(())
 
     def remember_pulled(self, trainer: int) -> None:
         """dc_asgd: keeps the parameters as this trainer has just received them."""
         for parameter, copies in self._copies.items():
-            self._scope.var(copies[trainer]).get_tensor().value = jax.device_put(np.array(self._held(parameter)))
+            self._scope.var(copies[trainer]).get_tensor().value = jax.device_put(
+                np.array(self._held(parameter)), self._place.device()
+            )
 
     def save(self, folder: str) -> None:
         """Writes every variable of this server into a folder, a file each."""

@@ -1,19 +1,31 @@
-"""What XLA is told in this process: how its client runs computations, and how it compiles them.
+"""What XLA is told in this process: how its client runs computations, and how it compiles them for a device.
 
-Whoever may be the first to need a device calls `prepare`, because JAX makes the client once. See
+Code that may be the first to need a device calls `prepare`, because JAX creates the client once. See
 docs/decisions/0003-inline-dispatch.md and 0004-matrix-products.md.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
+from typing import Any, Protocol, TypeVar
 
 import jax
+from jax.sharding import SingleDeviceSharding
 
 _ASYNC_DISPATCH = "jax_cpu_enable_async_dispatch"
 # What XLA leaves to YNNPACK: by default matrix products, of which it computes the smaller ones on one core only.
 _PRODUCTS = "xla_cpu_experimental_ynn_fusion_type"
+
+Values = TypeVar("Values")
+
+
+class Device(Protocol):
+    """A JAX device. `jax.Device` comes from a compiled module that type checkers cannot read."""
+
+    id: int
+    platform: str
 
 
 @cache
@@ -21,19 +33,49 @@ def prepare() -> None:
     """Lets the calling thread run compiled steps on a CPU, unless JAX_CPU_ENABLE_ASYNC_DISPATCH=1 asks otherwise.
 
     By default another thread does, and small steps spend most of their time waking it and waiting for it. Where the
-    client was made already, by the user's own JAX, this changes nothing.
+    client exists already, because the user's own JAX created it, this changes nothing.
     """
     chosen = os.environ.get(_ASYNC_DISPATCH.upper(), "0")  # JAX itself reads the environment for other settings only
     if chosen.lower() not in ("1", "true", "yes", "on"):
         jax.config.update(_ASYNC_DISPATCH, False)
 
 
-def compiler_options(platform: str, shares_products: bool) -> dict[str, str]:
-    """Options that a step is compiled with, beside those that the user sets in XLA_FLAGS.
+@dataclass(frozen=True)
+class Target:
+    """A device to run on, and what follows from it for compiled steps.
 
-    Args:
-      shares_products: whether several cores should share the smaller matrix products of the step.
+    Attributes:
+      is_cpu: whether steps use our kernels, keep images channels-last and read fed arrays in place. Accelerators
+        have kernels, layouts and memory of their own.
     """
-    if platform != "cpu" or not shares_products or _PRODUCTS in os.environ.get("XLA_FLAGS", ""):
-        return {}
-    return {_PRODUCTS: ""} if len(os.sched_getaffinity(0)) > 1 else {}
+
+    device: Device
+    sharding: SingleDeviceSharding
+    is_cpu: bool
+
+    def compiler_options(self, shares_products: bool) -> dict[str, str]:
+        """Options that a step is compiled with, beside those that the user sets in XLA_FLAGS.
+
+        Args:
+          shares_products: whether several cores should share the smaller matrix products of the step.
+        """
+        if not self.is_cpu or not shares_products or _PRODUCTS in os.environ.get("XLA_FLAGS", ""):
+            return {}
+        return {_PRODUCTS: ""} if len(os.sched_getaffinity(0)) > 1 else {}
+
+    def holds(self, values: Any) -> bool:
+        """Whether no array in a tree of values lives on another device. NumPy arrays live nowhere yet."""
+        return not any(map(self._is_elsewhere, jax.tree.leaves(values)))
+
+    def move(self, values: Values) -> Values:
+        """A tree of values with the arrays that live on other devices copied to this one."""
+        return jax.tree.map(lambda x: jax.device_put(x, self.device) if self._is_elsewhere(x) else x, values)
+
+    def _is_elsewhere(self, value: Any) -> bool:
+        return isinstance(value, jax.Array) and value.devices() != {self.device}
+
+
+@cache
+def target(device: Device) -> Target:
+    """What is known about compiling for a device."""
+    return Target(device, SingleDeviceSharding(device), device.platform == "cpu")

@@ -9,21 +9,22 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 
 from refluid.errors import RecompileWarning
 from refluid.ir.program import Program
 
+if TYPE_CHECKING:
+    from refluid.lowering.step import StepKey
+
 ANNOUNCE_AFTER = 3.0  # seconds a compilation may take in silence
 _EXPECTED_SHAPES = 2  # full batches, and the last one of an epoch
-
-compilations = 0  # how many steps were compiled in this process
 
 
 @cache
@@ -55,15 +56,13 @@ def _machine() -> str:
 
 
 @contextmanager
-def announced(program: Program, cause: str | None, talks: bool) -> Iterator[None]:
-    """Counts a compilation, warns when it is an unexpected one, and tells the user when it takes long.
+def announced(program: Program, cause: str | None, communicates: bool) -> Iterator[None]:
+    """Warns of a compilation that is unexpected, and tells the user about one that takes long.
 
     Args:
-      talks: whether part of the time may be spent waiting for other processes.
+      communicates: whether part of the time may be spent waiting for other processes.
     """
-    global compilations
     enable_persistent_cache()
-    compilations += 1
     if cause:
         warnings.warn(f"the program is compiled again: {cause}", RecompileWarning, stacklevel=4)
     ops = sum(len(block.ops) for block in program.blocks)
@@ -71,7 +70,7 @@ def announced(program: Program, cause: str | None, talks: bool) -> Iterator[None
 
     def say():
         said.set()
-        waiting = ", or waiting for other processes" if talks else ""
+        waiting = ", or waiting for other processes" if communicates else ""
         text = f"refluid: compiling a program of {ops} ops, once for these shapes{waiting} ..."
         print(text, file=sys.stderr, flush=True)
 
@@ -85,28 +84,29 @@ def announced(program: Program, cause: str | None, talks: bool) -> Iterator[None
         timer.cancel()
         timer.join()
         if said.is_set():
-            done = "done after" if talks else "compiled in"
+            done = "done after" if communicates else "compiled in"
             print(f"refluid: {done} {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
 
 
-def why_again(steps: Mapping[Any, Any], key: Any) -> str | None:
-    """What makes ``key`` differ from the steps already compiled, or None where a compilation is no surprise."""
-    uid, version, names, signature, fetches, scope, _ = key
-    same_program = [k for k in steps if k[0] == uid and k[5] == scope]
-    if not same_program:
+def why_again(before: Sequence[StepKey], key: StepKey) -> str | None:
+    """What makes ``key`` differ from steps of a program compiled ``before``; None if a compilation is no surprise."""
+    if not before:
         return None
-    if all(k[1] != version for k in same_program):
+    if all(other.version != key.version for other in before):
         return "it was changed after it had been compiled (an op, a variable or the seed)"
-    alike = [k for k in same_program if k[1] == version and k[2] == names and k[4] == fetches]
-    for name, (_, dtype, *_), before in zip(names, signature, alike[-1][3] if alike else (), strict=False):
-        if dtype != before[1]:
-            return f"feed {name} changed from {before[1]} to {dtype}"
+    alike = [other for other in before if other._replace(signature=key.signature, padded=key.padded) == key]
+    if not alike:
+        return None
+    feeds = list(zip(key.feeds, key.signature, alike[-1].signature, strict=True))
+    for name, (_, dtype, *_), (_, dtype_before, *_) in feeds:
+        if dtype != dtype_before:
+            return f"feed {name} changed from {dtype_before} to {dtype}"
     if len(alike) < _EXPECTED_SHAPES:
         return None
-    for name, (shape, _, *sequences), before in zip(names, signature, alike[-1][3], strict=True):
-        if shape != before[0] and not sequences:  # their padded sizes settle by themselves
+    for name, (shape, _, *sequences), (shape_before, *_) in feeds:
+        if shape != shape_before and not sequences:  # their padded sizes settle by themselves
             return (
-                f"feed {name} has shape {list(shape)}, after {list(before[0])} and {len(alike) - 1} other shapes; "
+                f"feed {name} has shape {list(shape)}, after {list(shape_before)} and {len(alike) - 1} other shapes; "
                 "batches of one size (drop_last=True) avoid it"
             )
     return None

@@ -1,16 +1,18 @@
 """The executor: runs programs on feeds and gives fetches back.
 
-The first run of a program with some feed shapes compiles it; later runs find the compiled step by program version, feed
-shapes and dtypes, and fetch names, and only call it.
+The first run of a program with some feed shapes compiles it, once for all scopes; later runs find the compiled step by
+program version, feed shapes and dtypes, and fetch names, and only call it.
 """
 
 from __future__ import annotations
 
-import threading
+import itertools
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import jax
 import numpy as np
@@ -23,27 +25,33 @@ from refluid.ir.block import Block
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.vartype import VarType
 from refluid.lowering.buckets import Buckets
+from refluid.lowering.lowered import lowered
+from refluid.lowering.pieces import Count
 from refluid.lowering.plan import talks
 from refluid.lowering.ragged import PaddingError
-from refluid.lowering.step import Step
+from refluid.lowering.step import CompiledStep, Step, StepKey
 from refluid.ops.core.values import to_dense
 from refluid.places import CPUPlace, Place
 from refluid.scope import Scope, global_scope
+
+_uids = itertools.count()
+_NONE: frozenset[int] = frozenset()
+_REMEMBERED = 64  # compilations of a program that another one is compared with, to say why it happens
 
 
 class Executor:
     """Runs programs at one place."""
 
     def __init__(self, place: Place | None = None, eager: bool = False):
-        self.place = CPUPlace() if place is None else place
-        self._device = self.place.device()
+        self.place: Place = CPUPlace() if place is None else place
+        self._uid = next(_uids)
         self._eager = eager
-        self._steps: dict[Any, Step] = {}
-        self._hot: dict[Any, Step] = {}  # the same steps, by what a call looks like
-        self._exact: set[int] = set()  # programs whose sequences must not be padded
-        self._eager_loops: dict[int, frozenset[int]] = {}  # by program, the blocks of loops that cannot be compiled
+        self._exact: WeakSet[Program] = WeakSet()  # programs whose sequences must not be padded
+        self._eager_loops: WeakKeyDictionary[Program, frozenset[int]] = WeakKeyDictionary()  # blocks of loops
+        self._communicating: list[CompiledStep] = []  # steps that exchange values with other processes
+        self._count = Count()
+        self._compiled: WeakKeyDictionary[Program, deque[StepKey]] = WeakKeyDictionary()  # what was compiled lately
         self._closed = False
-        self._first_runs: dict[int, Any] = {}  # a lock per program: threads compile it once
         self.buckets = Buckets()
 
     def run(
@@ -77,48 +85,39 @@ class Executor:
             program = _program_of(program)
         if scope is None:
             scope = global_scope()
-        hot = None
+        call = None
         if feed is not None and feed.__class__ is dict and fetch_list.__class__ is list and return_numpy:
             # The call of a training loop, kept short: microseconds count for small models.
             values = list(feed.values())
             arrays = [(v.shape, v.dtype) for v in values if v.__class__ is np.ndarray]
             if len(arrays) == len(values):
-                hot = (program.uid, program._version, id(scope), scope.epoch, *feed, *fetch_list, *arrays)  # pyright: ignore[reportOptionalIterable]
-                step = self._hot.get(hot)
+                call = (self._uid, program._version, scope.uid, scope.epoch, *feed, *fetch_list, *arrays)  # pyright: ignore[reportOptionalIterable]
+                kept = program.lowered
+                step = None if kept is None else kept.by_call.get(call, _no_step)()
                 if step is not None and not profiling.active() and not flags.check_nan_inf:
                     with jax.enable_x64(True):
                         return [copied(value) for value in step(values)]
-        return self._run(program, feed, fetch_list, scope, return_numpy, hot)
+        return self._run(program, feed, fetch_list, scope, return_numpy, call)
 
     def _run(
-        self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, hot: Any
+        self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, call: Any
     ) -> list[Any]:
-        exact = program.uid in self._exact
-        names, values = read_feed(program, feed, self.buckets, exact) if feed else ((), ())
+        exact = program in self._exact
+        names, values = read_feed(program, feed, self.buckets, exact) if feed else ((), [])
         fetches = fetch_names(fetch_list) if fetch_list is not None else ()
-        key = (program.uid, program._version, names, signature(values), fetches, id(scope), scope.epoch)
-        step = self._steps.get(key)
+        loops = self._eager_loops.get(program, _NONE)
+        key = StepKey(program._version, names, signature(values), fetches, self.place, self._eager, not exact, loops)
         # Programs keep their widths whatever the user's own JAX is set to.
         with jax.enable_x64(True), profiling.record("executor.run"):
-            if step is None:
-                try:
-                    with self._first_runs.setdefault(program.uid, threading.RLock()):
-                        step = self._steps.get(key)
-                        if step is None:
-                            results = self._first_run(key, program, names, values, fetches, scope)
-                        else:  # another thread was faster
-                            results = step(values)
-                except PaddingError as error:
-                    self._give_up_padding(program, error)
-                    return self._run(program, feed, fetch_list, scope, return_numpy, None)
-            else:
-                with profiling.record("execute"):
-                    results = step(values)
-            step = step or self._steps[key]
+            try:
+                step, results = self._find_and_run(program, key, scope, values)
+            except PaddingError as error:
+                self._give_up_padding(program, error)
+                return self._run(program, feed, fetch_list, scope, return_numpy, None)
             if flags.check_nan_inf:
                 _check_numbers(program, step, results)
-            if hot is not None and _all_arrays(results):
-                self._hot[hot] = step
+            if call is not None and _all_arrays(results):
+                lowered(program).remember_call(call, step)
             with profiling.record("fetch"):
                 read = as_numpy if return_numpy else as_tensor
                 return [read(name, value) for name, value in zip(fetches, results, strict=True)]
@@ -126,43 +125,75 @@ class Executor:
     @property
     def compilations(self) -> int:
         """How many times this executor compiled something: a program for new shapes, or a piece of one."""
-        return sum(step.compilations for step in self._steps.values())
+        return self._count.total
 
     def close(self) -> None:
-        """Releases compiled steps and tells other processes that this one is done; the executor cannot run any more."""
-        for step in self._steps.values():
-            step.close()
-        self._steps.clear()
-        self._hot.clear()
+        """Tells other processes that this one is done; the executor cannot run any more."""
+        for compiled in self._communicating:
+            for step in list(compiled.bound.values()):
+                step.close()
+            compiled.bound.clear()  # the next executor begins with exchanges of its own
+        self._communicating.clear()
         self._closed = True
 
-    def _first_run(self, key, program: Program, names, values, fetches, scope: Scope) -> list[Any]:
-        block = program.global_block()
-        check_feed(block, names, values)
-        check_fetches(block, fetches, names, scope)
-        padded = program.uid not in self._exact
-        eager_loops = self._eager_loops.get(program.uid, frozenset())
-        step = Step(block, names, fetches, scope, self.place, self._eager, padded, eager_loops)
-        _check_reads(block, step, scope)
-        cause = compilation.why_again(self._steps, key)
-        announced = compilation.announced(program, cause, step.talks) if step.compiles else nullcontext()
+    def _find_and_run(
+        self, program: Program, key: StepKey, scope: Scope, values: Sequence[Any]
+    ) -> tuple[Step, list[Any]]:
+        kept = lowered(program)
+        compiled = kept.steps.get(key)
+        step = None if compiled is None else compiled.step_in(scope)
+        if step is None:
+            with kept.first_run:
+                compiled = kept.steps.get(key)  # another thread may have been faster
+                step = None if compiled is None else compiled.step_in(scope)
+                if step is None:
+                    return self._first_run(program, key, compiled, scope, values)
+        with profiling.record("execute"):
+            return step, step(values)
+
+    def _first_run(
+        self, program: Program, key: StepKey, compiled: CompiledStep | None, scope: Scope, values: Sequence[Any]
+    ) -> tuple[Step, list[Any]]:
+        block, kept = program.global_block(), lowered(program)
+        check_fetches(block, key.fetches, key.feeds, scope)
+        announced = nullcontext()
+        if compiled is None:
+            check_feed(block, key.feeds, values)
+            compiled = CompiledStep(
+                block,
+                key.feeds,
+                key.fetches,
+                key.place,
+                eager=key.eager,
+                padded=key.padded,
+                eager_loops=key.eager_loops,
+                count=self._count,
+            )
+            if compiled.compiles:
+                before = self._compiled.setdefault(program, deque(maxlen=_REMEMBERED))
+                announced = compilation.announced(program, compilation.why_again(before, key), compiled.communicates)
+                before.append(key)
+        step = compiled.bind(scope)
+        _check_reads(block, compiled, scope)
         with announced, profiling.record("compile and execute"):
             try:
                 results = step(values)
             except OpError as error:
-                raise with_feed_hint(error, block, names, values) from error
-        step._traced = True
-        self._steps[key] = step
-        return results
+                raise with_feed_hint(error, block, key.feeds, values) from error
+        kept.steps.add(key, compiled)
+        compiled.bound[scope] = step
+        if compiled.communicates and compiled not in self._communicating:
+            self._communicating.append(compiled)
+        return step, results
 
     def _give_up_padding(self, program: Program, error: PaddingError) -> None:
         if error.loop is not None:
-            known = self._eager_loops.get(program.uid, frozenset())
-            self._eager_loops[program.uid] = known | {error.loop.attrs["sub_block"].idx}
+            known = self._eager_loops.get(program, _NONE)
+            self._eager_loops[program] = known | {error.loop.attrs["sub_block"].idx}
             if not error.misfit:
                 warnings.warn(f"{error}, so the loop around it runs turn by turn", PaddingWarning, stacklevel=3)
             return
-        self._exact.add(program.uid)
+        self._exact.add(program)
         if error.misfit:
             return
         warnings.warn(
@@ -170,6 +201,10 @@ class Executor:
             PaddingWarning,
             stacklevel=3,
         )
+
+
+def _no_step() -> None:
+    """Stands for the weak reference of a call that is new."""
 
 
 def _program_of(program: Any) -> Program:
@@ -183,7 +218,7 @@ def _all_arrays(results: Sequence[Any]) -> bool:
     return all(isinstance(value, jax.Array | np.ndarray) for value in results)
 
 
-def _check_reads(block: Block, step: Step, scope: Scope) -> None:
+def _check_reads(block: Block, step: CompiledStep, scope: Scope) -> None:
     """Everything the block reads from outside must have a value."""
     for name in step.reads:
         held = scope.find_var(name)
@@ -207,8 +242,9 @@ def _check_reads(block: Block, step: Step, scope: Scope) -> None:
 
 def _check_numbers(program: Program, step: Step, results: Sequence[Any]) -> None:
     """FLAGS_check_nan_inf: every fetched and every written floating-point value must be finite."""
-    written = ((name, holder.value) for name, holder in step.holders.items() if name in step.persists)
-    for name, value in (*zip(step.fetches, results, strict=True), *written):
+    compiled = step.compiled
+    written = ((name, holder.value) for name, holder in step.holders.items() if name in compiled.options.persists)
+    for name, value in (*zip(compiled.fetches, results, strict=True), *written):
         array = np.asarray(to_dense(value))
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             writers = [op for op in program.global_block().ops if name in op.output_arg_names]

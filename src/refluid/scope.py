@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from typing import Any
 
 from refluid.ops.core.values import SelectedRows
 from refluid.tensors import LoDTensor, LoDTensorArray, SelectedRowsTensor, to_device
+
+_uids = itertools.count()
 
 
 class ScopeVariable:
@@ -79,6 +82,7 @@ class Scope:
 
     def __init__(self, parent: Scope | None = None):
         self.parent = parent
+        self.uid = next(_uids)
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
         self.epoch = 0  # changes when variables disappear, so that nobody keeps writing to them

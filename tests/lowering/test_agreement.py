@@ -69,7 +69,7 @@ def model():
 def executors():
     """One that pads, one that does not, one that compiles nothing."""
     exact = Executor()
-    exact._exact.add(model()[0].uid)
+    exact._exact.add(model()[0])
     return Executor(), exact, Executor(eager=True)
 
 

@@ -35,7 +35,7 @@ def test_a_beam_search_is_one_compiled_piece_and_finds_the_same_on_the_host():
     plan = make_plan(main.global_block(), [v.name for v in found], eager_loops=eager)
     assert [piece.where for piece in plan.pieces if loop in piece.schedule.ops] == [Where.HOST]
     on_host = Executor()
-    on_host._eager_loops[main.uid] = eager
+    on_host._eager_loops[main] = eager
     exact = on_host.run(main, feed=feed, fetch_list=list(found), return_numpy=False)
     for mine, other in zip(compiled, exact, strict=True):
         assert mine.lod() == other.lod()

@@ -32,6 +32,10 @@ class Program:
         self._is_chief = False
         self._parameters_on_pservers: Any = None
         self._is_test = False
+        self.lowered: Any = None  # what the lowering keeps of this program (refluid.lowering.lowered); never copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "lowered": None}
 
     # Identity: what compiled code depends on
 

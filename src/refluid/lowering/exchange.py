@@ -1,23 +1,23 @@
-"""Where a compiled program meets other processes.
+"""Exchange pieces: where a step communicates with other processes.
 
 Operators whose role is RPC or Dist are not run one by one: neighbouring ones are planned together by the runtime, which
-moves all they ask for in as few messages as possible. The runtime is loaded only when a program has such operators.
+moves all they need in as few messages as possible. The runtime is loaded only when a program has such operators.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from refluid.ir.operator import Operator
+from refluid import profiling
+from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
-from refluid.scope import Scope
 
 
 class Exchange(ABC):
-    """One conversation with other processes, held once per step."""
+    """One communication with other processes, once per step."""
 
     @abstractmethod
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,8 +27,30 @@ class Exchange(ABC):
         """Tells the other side that this process is done."""
 
 
-def bind_exchange(piece: Piece, scope: Scope, place: Any) -> Exchange:
-    """The runtime's plan for the operators of a piece."""
-    plan = import_module("refluid.runtime.exchanges").plan_exchange
-    operators: Sequence[Operator] = piece.schedule.ops
-    return plan(operators, scope, place)
+class ExchangePiece(StepPiece):
+    """Operators that the runtime runs as one exchange."""
+
+    def __init__(self, piece: Piece, options: Options):
+        self._ops, self._options = piece.schedule.ops, options
+
+    def bind(self, binding: Binding) -> BoundExchange:
+        plan_exchange = import_module("refluid.runtime.exchanges").plan_exchange
+        exchange: Exchange = plan_exchange(self._ops, binding.scope(), self._options.place)
+        return BoundExchange(exchange, self._options, binding)
+
+
+class BoundExchange(BoundPiece):
+    """An exchange in a scope."""
+
+    def __init__(self, exchange: Exchange, options: Options, binding: Binding):
+        self._exchange, self._persists, self._holders = exchange, options.persists, binding.holders
+
+    def __call__(self, run: Run) -> None:
+        with profiling.record("exchange"):
+            received = self._exchange(run.env)
+        run.env.update(received)
+        for name in received.keys() & self._persists:
+            self._holders[name].value = received[name]
+
+    def close(self) -> None:
+        self._exchange.close()

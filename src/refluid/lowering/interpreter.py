@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn
-from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import jax
@@ -24,6 +23,7 @@ from refluid.ir.operator import Operator
 from refluid.lowering.folding import foldable_operators, known_around
 from refluid.lowering.loops.arrays import ArrayForm, run_array_loop
 from refluid.lowering.loops.steps import run_step_loop
+from refluid.lowering.lowered import lowered
 from refluid.lowering.placement import Placement
 from refluid.lowering.ragged import (
     PaddingError,
@@ -83,18 +83,16 @@ class Schedule:
     @classmethod
     def of_inner(cls, block: Block) -> Schedule:
         """A block that an operator runs. It has no gradient ops: its operator is differentiated as a whole."""
-        version, known = _INNER.get(block, (None, None))
+        kept = lowered(block.program).inner  # loops ask for it in every iteration
+        version, known = kept.get(block.idx, (None, None))
         if known is not None and version == block.program._version:
             return known
         ops = tuple(op for op in block.ops if op.type not in BOUNDARY)
         written = (block.find_var_recursive(name) for op in ops for name in op.output_arg_names)
         stopped = frozenset(v.name for v in written if v is not None and v.stop_gradient)
         schedule = cls(ops, {}, foldable_operators(ops, known_around(block)), stopped)
-        _INNER[block] = block.program._version, schedule
+        kept[block.idx] = block.program._version, schedule
         return schedule
-
-
-_INNER: WeakKeyDictionary[Block, tuple[int, Schedule]] = WeakKeyDictionary()  # loops ask for them in every iteration
 
 
 def pair_gradients(ops: Sequence[Operator]) -> dict[int, int]:

@@ -122,8 +122,9 @@ def test_a_compiled_step_checks_what_is_fed_before_it_changes_anything():
     np.testing.assert_array_equal(np.array(weight), before)
     executor.run(main, feed={"x": X, "begin": column(1, 0), "length": column(1, 1)}, fetch_list=[loss])
     assert not np.array_equal(np.array(weight), before)
-    (step,) = [step for key, step in executor._steps.items() if key[0] == main.uid]
-    assert step._piece._in_step == ()  # no copy of the state is kept for the check
+    (key,) = main.lowered.steps
+    step = main.lowered.steps.get(key).step_in(fluid.global_scope())
+    assert step.function.in_step == ()  # no copy of the state is kept for the check
 
 
 def test_what_follows_from_parameters_is_checked_inside_the_step():

@@ -1,0 +1,202 @@
+"""Compiled pieces: runs of operators as one jitted function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from refluid import kernels
+from refluid.ir.operator import Operator
+from refluid.lowering.checks import Checks, Guard
+from refluid.lowering.interpreter import Context, run
+from refluid.lowering.layout import channels_last
+from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
+from refluid.lowering.plan import Piece
+from refluid.lowering.staging import Shifted
+
+_LARGE_MATRIX = 1 << 19  # elements
+
+
+class CompiledPiece(StepPiece):
+    """A piece as a function ``(mutable, others, key_data) -> (written, flags)``.
+
+    ``mutable`` are persistable variables that the piece reads and writes: their buffers are donated. The function is
+    jitted once for each form of the state (shapes and dtypes), because what has to be checked depends on it.
+    """
+
+    def __init__(self, piece: Piece, options: Options):
+        persists, feeds = options.persists, options.feeds
+        self.piece, self.options = piece, options
+        self.mutable = tuple(n for n in piece.reads if n in persists and n in piece.writes and n not in feeds)
+        self.others = tuple(n for n in piece.reads if n not in self.mutable)
+        self.writes = (*self.mutable, *(n for n in piece.writes if n not in self.mutable))
+        self.is_random = piece.is_random
+        self.changes_state = bool(self.mutable)
+        self._functions: dict[Hashable, PieceFunction] = {}
+
+    def bind(self, binding: Binding) -> BoundCompiledPiece:
+        return BoundCompiledPiece(self, binding)
+
+    def function(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> PieceFunction:
+        """The function for a state of this form."""
+        fed = self.options.feeds
+        form = _form([mutable, [value for name, value in zip(self.others, others, strict=True) if name not in fed]])
+        found = self._functions.get(form)
+        if found is None:
+            found = PieceFunction(self)
+            found.prepare(mutable, others, key_data)
+            self._functions[form] = found
+        return found
+
+
+def _form(values: Any) -> Hashable:
+    leaves, structure = jax.tree.flatten(values)
+    return structure, tuple((getattr(leaf, "shape", None), getattr(leaf, "dtype", None)) for leaf in leaves)
+
+
+class PieceFunction:
+    """A compiled piece for one form of the state: the jitted function, and the checks that tracing it found."""
+
+    def __init__(self, piece: CompiledPiece):
+        self._piece, self._options = piece, piece.options
+        self._target = piece.options.target
+        self.checks = Checks(piece.options.feeds)
+        self.guard: Guard | None = None
+        self.in_step: tuple[int, ...] | None = None  # the checks that the step itself carries out; None for all
+        self._position = {name: i for i, name in enumerate(piece.others)}
+        self._call = self._jitted()
+
+    def _jitted(self) -> Any:
+        if self._options.eager:
+            return self._run
+        target = self._target
+        # Accelerators choose layouts by themselves.
+        function = channels_last(self._run) if target.is_cpu else self._run
+        options = target.compiler_options(_shares_products(self._piece.piece.schedule.ops))
+        return jax.jit(function, donate_argnums=0, out_shardings=target.sharding, compiler_options=options)
+
+    def prepare(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> None:
+        """Traces the piece: finds out what must be checked, and how, before anything runs."""
+        if self._options.eager:
+            return
+        traced = self._call.trace(mutable, others, key_data)
+        count = len(self.checks.computed)
+        if not count:
+            return
+        fed = [False] * len(jax.tree.leaves(list(mutable)))
+        for name, value in zip(self._piece.others, others, strict=True):
+            fed += [name in self._options.feeds] * len(jax.tree.leaves(value))
+        guard = Guard.of(traced, count, [*fed, *(True for _ in jax.tree.leaves(key_data))])
+        if guard.numbers:
+            self.in_step = tuple(number for number in range(count) if number not in guard.numbers)
+            self.guard, self._call = guard, self._jitted()
+            self._options.count.total -= 1  # what was traced will not be compiled
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether `check_feeds` has something to do."""
+        return bool(self.checks.on_feeds) or self.guard is not None
+
+    def check_feeds(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> None:
+        """Raises, before anything runs, if what was fed breaks a rule's requirement."""
+        for name in self.checks.on_feeds:
+            self.checks.check_feed(name, others[self._position[name]])
+        if self.guard is not None:
+            self.checks.check_flags(self.guard(mutable, others, key_data), self.guard.numbers)
+
+    def __call__(
+        self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """What the piece writes, and flags for `check_flags`, which raises if the step refused its inputs."""
+        try:
+            return self._call(mutable, others, key_data)
+        except ValueError:
+            # JAX refuses arguments that live on another device, as after a run of the scope at another place.
+            if self._target.holds((mutable, others)):
+                raise
+            return self._call(*self._target.move((mutable, others)), key_data)
+
+    def check_flags(self, flags: Sequence[Any]) -> None:
+        """Raises if a check inside the step failed; the state is as it was then."""
+        if flags:
+            self.checks.check_flags(flags, self.in_step or range(len(flags)))
+
+    def _run(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> tuple[list[Any], list[Any]]:
+        piece, eager = self._piece, self._options.eager
+        if eager:
+            mutable, others = self._target.move((mutable, others))
+        others = [value.array() if isinstance(value, Shifted) else value for value in others]
+        env = dict(zip((*piece.mutable, *piece.others), (*mutable, *others), strict=True))
+        self.checks.begin(piece.piece.schedule.ops)
+        self._options.count.total += not eager  # compiled pieces come here only to be traced
+        with jax.default_device(self._target.device), kernels.allowed(self._target.is_cpu and not eager):
+            run(piece.piece.schedule, env, self._context(key_data))
+        written = [env.get(name) for name in piece.writes]
+        flags = self.checks.flags()
+        if self.in_step is not None:
+            flags = [flags[number] for number in self.in_step]
+        if flags:  # a bad id must not leave a trace in the state
+            fine = jnp.all(jnp.stack(flags))
+            for i, before in enumerate(mutable):
+                written[i] = jax.tree.map(lambda new, old: jnp.where(fine, new, old), written[i], before)
+        return written, flags
+
+    def _context(self, key_data: Any) -> Context:
+        context = Context(
+            report=self.checks.report,
+            padded=self._options.padded,
+            in_place=self._updates_in_place,
+            eager_loops=self._options.eager_loops,
+        )
+        if key_data is not None:
+            key_data = jnp.asarray(key_data)
+            context.key = context.seed_key = jax.random.wrap_key_data(key_data)
+            if self._options.seeded:
+                context.seed_key = jax.random.wrap_key_data(key_data.at[1].set(0))
+        return context
+
+    def _updates_in_place(self) -> bool:
+        """Whether the step, as far as it is traced, will not have to leave the state as it was."""
+        return not (self.checks.computed if self.in_step is None else self.in_step)
+
+
+class BoundCompiledPiece(BoundPiece):
+    """A compiled piece among others."""
+
+    def __init__(self, piece: CompiledPiece, binding: Binding):
+        self._piece, self._holders = piece, binding.holders
+        self._persists = piece.options.persists
+        self._function: PieceFunction | None = None
+
+    def __call__(self, run: Run) -> None:
+        piece, env = self._piece, run.env
+        state, others = [env[n] for n in piece.mutable], [env.get(n) for n in piece.others]
+        key_data = run.key_data if piece.is_random else None
+        if self._function is None:
+            self._function = piece.function(state, others, key_data)
+        function = self._function
+        function.check_feeds(state, others, key_data)
+        results, flags = function(state, others, key_data)
+        for name, value in zip(piece.writes, results, strict=True):
+            if value is not None:
+                env[name] = value
+                if name in self._persists:
+                    self._holders[name].value = value
+        function.check_flags(flags)
+
+
+def _shares_products(ops: Sequence[Operator]) -> bool:
+    """Whether smaller matrix products are better shared between cores; see docs/decisions/0004-matrix-products.md."""
+    return not any(op.definition.loops or _multiplies_back_by_large_matrix(op) for op in ops)
+
+
+def _multiplies_back_by_large_matrix(op: Operator) -> bool:
+    forward = op.definition.forward
+    if forward is None or forward.matrix is None:
+        return False
+    matrix = op.block.find_var_recursive(op.input(forward.matrix)[0])
+    return matrix is not None and math.prod(matrix.shape) >= _LARGE_MATRIX

@@ -1,0 +1,94 @@
+"""Host pieces: operators that run one after the other, outside of compiled functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from refluid import profiling
+from refluid.ir.operator import Operator
+from refluid.lowering.checks import Checks
+from refluid.lowering.interpreter import Context, Schedule, run
+from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
+from refluid.lowering.plan import Piece
+from refluid.lowering.value_files import read_values, write_values
+from refluid.places import Place
+from refluid.scope import Scope
+
+
+@dataclass(frozen=True)
+class HostContext:
+    """What a host op may use besides its inputs."""
+
+    operator: Operator
+    scope: Scope
+    place: Place
+    env: dict[str, Any]
+
+    @property
+    def caller(self) -> object:
+        """Stands for the operator, for rules that count their calls."""
+        return self.operator
+
+    def names(self, slot: str) -> list[str]:
+        """The names of the variables in a slot of the operator."""
+        return self.operator.input(slot) or self.operator.output(slot)
+
+    def write(self, values: Sequence[Any], path: str, overwrite: bool, as_half: bool) -> None:
+        """Writes the op's inputs into a file."""
+        write_values(path, self.operator.input("X"), values, self.scope, overwrite, as_half)
+
+    def read(self, path: str, as_half: bool) -> list[Any]:
+        """Values for the op's outputs, from a file."""
+        return read_values(path, self.operator, self.scope, as_half)
+
+
+class HostPiece(StepPiece):
+    """Operators that need values, or the outside world."""
+
+    is_random = True  # it is handed the key in any case
+
+    def __init__(self, piece: Piece, options: Options):
+        self.piece, self.options = piece, options
+
+    def bind(self, binding: Binding) -> BoundHostPiece:
+        return BoundHostPiece(self.piece, self.options, binding)
+
+
+class BoundHostPiece(BoundPiece):
+    """A host piece in a scope."""
+
+    def __init__(self, piece: Piece, options: Options, binding: Binding):
+        self._piece, self._options, self._binding = piece, options, binding
+
+    def __call__(self, run: Run) -> None:
+        target = self._options.target
+        for name in self._piece.reads:
+            if name in run.env:
+                run.env[name] = target.move(run.env[name])
+        with jax.default_device(target.device):
+            self._run_operators(run)
+
+    def _run_operators(self, this: Run) -> None:
+        scope, place, env = self._binding.scope(), self._options.place, this.env
+        assert scope is not None, "the caller of a step holds its scope"
+        context = Context(
+            report=Checks(frozenset()).report,
+            host=lambda op: HostContext(op, scope, place, env),
+            padded=self._options.padded,
+            pullbacks=this.pullbacks,
+            eager_loops=self._options.eager_loops,
+        )
+        if this.key_data is not None:
+            context.key = context.seed_key = jax.random.wrap_key_data(jnp.asarray(this.key_data))
+        persists, holders = self._options.persists, self._binding.holders
+        for op in self._piece.schedule.ops:
+            with profiling.record(op.type):
+                run(Schedule((op,), self._piece.schedule.forward_of), env, context)
+            for name in op.output_arg_names:
+                if name in persists and name in env:
+                    holders[name].value = env[name]

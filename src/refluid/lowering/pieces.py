@@ -1,0 +1,82 @@
+"""What the pieces of a step have in common: each is made once, bound to scopes, and run on values by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import ref
+
+import numpy as np
+
+from refluid.backend import Target
+from refluid.ops.core.gradients import Pullback
+from refluid.places import Place
+from refluid.scope import Scope
+
+
+class Holder(Protocol):
+    """Where a scope keeps a value: a tensor, or a variable."""
+
+    value: Any
+
+
+class Count:
+    """How many times pieces of steps were compiled: once for all scopes, again where shapes change between pieces."""
+
+    total = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all pieces of a step are made for."""
+
+    place: Place
+    target: Target
+    feeds: frozenset[str]
+    persists: frozenset[str]  # persistable names that the step writes
+    seeded: bool
+    eager: bool
+    padded: bool
+    eager_loops: frozenset[int]
+    count: Count
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A scope, as the pieces of a step see it. It does not keep the scope alive."""
+
+    scope: ref[Scope]
+    holders: Mapping[str, Holder]  # of everything that the step reads from the scope or writes there
+
+
+@dataclass
+class Run:
+    """One run of a step: values by name, and what pieces hand on to each other."""
+
+    env: dict[str, Any]
+    key_data: np.ndarray | None  # of the step's random key
+    pullbacks: dict[int, Pullback] = field(default_factory=dict)
+
+
+class BoundPiece(ABC):
+    """A piece in a scope."""
+
+    @abstractmethod
+    def __call__(self, run: Run) -> None:
+        """Runs the piece: writes its results into ``run.env``, and the persistable ones into the scope."""
+
+    def close(self) -> None:  # noqa: B027 - most pieces have nothing to end
+        """Ends what the piece shares with other processes."""
+
+
+class StepPiece(ABC):
+    """A piece of a step, ready to be bound to any number of scopes."""
+
+    is_random = False
+    changes_state = False  # whether it takes over the memory of state that it changes
+
+    @abstractmethod
+    def bind(self, binding: Binding) -> BoundPiece:
+        """The piece in a scope."""
