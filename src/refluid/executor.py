@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import jax
 import numpy as np
 
-from refluid import compilation, flags, profiling
+from refluid import backend, compilation, flags, profiling
 from refluid.errors import FeedError, OpError, PaddingWarning, UninitializedError
 from refluid.feeding import check_feed, read_feed, signature, with_feed_hint
 from refluid.fetching import as_numpy, as_tensor, check_fetches, copied, fetch_names
@@ -31,7 +31,7 @@ from refluid.lowering.plan import talks
 from refluid.lowering.ragged import PaddingError
 from refluid.lowering.step import CompiledStep, Step, StepKey
 from refluid.ops.core.values import to_dense
-from refluid.places import CPUPlace, Place
+from refluid.places import CPUPlace, Place, check_place
 from refluid.scope import Scope, global_scope
 
 _uids = itertools.count()
@@ -44,6 +44,8 @@ class Executor:
 
     def __init__(self, place: Place | None = None, eager: bool = False):
         self.place: Place = CPUPlace() if place is None else place
+        check_place(self.place, "Executor")
+        self._target = backend.target(self.place.device())
         self._uid = next(_uids)
         self._eager = eager
         self._exact: WeakSet[Program] = WeakSet()  # programs whose sequences must not be padded
@@ -103,7 +105,7 @@ class Executor:
         self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, call: Any
     ) -> list[Any]:
         exact = program in self._exact
-        names, values = read_feed(program, feed, self.buckets, exact) if feed else ((), [])
+        names, values = read_feed(program, feed, self._target, self.buckets, exact) if feed else ((), [])
         fetches = fetch_names(fetch_list) if fetch_list is not None else ()
         loops = self._eager_loops.get(program, _NONE)
         key = StepKey(program._version, names, signature(values), fetches, self.place, self._eager, not exact, loops)

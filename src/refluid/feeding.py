@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.backend import Target
 from refluid.errors import FeedError, OpError
 from refluid.ir.block import Block
 from refluid.ir.program import Program
@@ -20,9 +21,9 @@ from refluid.tensors import LoDTensor
 
 
 def read_feed(
-    program: Program, feed: Mapping[str, Any], buckets: Buckets, exact: bool
+    program: Program, feed: Mapping[str, Any], target: Target, buckets: Buckets, exact: bool
 ) -> tuple[tuple[str, ...], list[Any]]:
-    """Names and values of a feed; sequences are padded to bucket sizes unless ``exact``."""
+    """Names and values of a feed, no array on another device; sequences are padded to bucket sizes unless ``exact``."""
     if not isinstance(feed, Mapping):
         raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
     values = list(feed.values())
@@ -31,7 +32,7 @@ def read_feed(
         if value.__class__ is LoDTensor and value._lod and value.value is not None:
             tensors[name] = value
         elif value.__class__ is not np.ndarray:
-            values[i] = _feed_value(program.global_block(), name, value)
+            values[i] = target.move(_feed_value(program.global_block(), name, value))
     if tensors:
         padded = buckets.fit(tensors, exact)
         values = [padded.get(name, value) for name, value in zip(feed, values, strict=True)]

@@ -6,50 +6,76 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import jax
 
 from refluid import backend
+from refluid.backend import Device
 from refluid.flags import read_flag
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CPUPlace:
-    """The host's processor."""
+    """The host's processor; ``device_id`` chooses among several CPU devices of JAX, which Fluid does not have."""
 
-    def device(self) -> Any:
-        return _devices("cpu")[0]
+    device_id: int = 0
+
+    def __post_init__(self):
+        if self.device_id:  # device 0 is always there, and looking for it would set up the client
+            _check_device(self, "cpu", "set JAX's jax_num_cpu_devices to have more")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.device_id or ''})"
+
+    def device(self) -> Device:
+        """The JAX device."""
+        return _devices("cpu")[self.device_id]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
+class CUDAPinnedPlace(CPUPlace):
+    """Page-locked host memory; JAX stages transfers by itself, so this is the host."""
+
+
+@dataclass(frozen=True, repr=False)
 class CUDAPlace:
     """A GPU, by its number."""
 
     device_id: int = 0
 
     def __post_init__(self):
-        found = _devices("gpu")
-        if self.device_id >= len(found):
-            have = f"JAX sees {len(found)} GPU(s)" if found else "JAX sees no GPU on this machine"
-            raise RuntimeError(
-                f"CUDAPlace({self.device_id}): {have}; use fluid.CPUPlace(), or install JAX with GPU support"
-            )
+        _check_device(self, "gpu", "use fluid.CPUPlace(), or install JAX with GPU support")
 
-    def device(self) -> Any:
+    def __repr__(self) -> str:
+        return f"CUDAPlace({self.device_id})"
+
+    def device(self) -> Device:
+        """The JAX device."""
         return _devices("gpu")[self.device_id]
-
-
-@dataclass(frozen=True)
-class CUDAPinnedPlace(CPUPlace):
-    """Page-locked host memory; JAX stages transfers by itself, so this is the host."""
 
 
 Place = CPUPlace | CUDAPlace
 
 
+def check_place(place: object, what: str) -> None:
+    """Raises unless ``place`` is one; ``what`` names the place's user."""
+    if not isinstance(place, CPUPlace | CUDAPlace):
+        raise TypeError(
+            f"{what} takes a place, such as fluid.CPUPlace() or fluid.CUDAPlace(0), "
+            f"not {place!r} of type {type(place).__name__}"
+        )
+
+
+def _check_device(place: Place, platform: str, hint: str) -> None:
+    kind = platform.upper()
+    found = len(_devices(platform))
+    if not 0 <= place.device_id < found:
+        have = f"{found} {kind} device{'s' if found > 1 else ''}" if found else f"no {kind} on this machine"
+        raise RuntimeError(f"{place}: JAX sees {have}; {hint}")
+
+
 @cache
-def _devices(platform: str) -> list[Any]:
+def _devices(platform: str) -> list[Device]:
     backend.prepare()
     try:
         return jax.devices(platform)
@@ -68,8 +94,10 @@ def cuda_device_count() -> int:
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """CPUPlace ``device_count`` times; by default as often as CPU_NUM says, or once."""
-    return [CPUPlace()] * (device_count or int(os.environ.get("CPU_NUM", "1")))
+    """CPUPlaces of devices 0, 1, ..., as many as asked for or as CPU_NUM says; of device 0 where JAX has no more."""
+    count = _cpu_num(device_count)
+    here = 1 if count == 1 else len(_devices("cpu"))
+    return [CPUPlace(i if i < here else 0) for i in range(count)]
 
 
 def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
@@ -82,4 +110,8 @@ def cuda_places(device_ids: Sequence[int] | None = None) -> list[CUDAPlace]:
 
 def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
     """CUDAPinnedPlace ``device_count`` times; by default as often as CPU_NUM says, or once."""
-    return [CUDAPinnedPlace()] * (device_count or int(os.environ.get("CPU_NUM", "1")))
+    return [CUDAPinnedPlace()] * _cpu_num(device_count)
+
+
+def _cpu_num(device_count: int | None) -> int:
+    return device_count or int(os.environ.get("CPU_NUM", "1"))

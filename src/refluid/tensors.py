@@ -10,11 +10,13 @@ import jax
 import numpy as np
 
 from refluid import backend
+from refluid.backend import Device
 from refluid.ir.vartype import VarType, as_dtype
 from refluid.ops.core.values import SelectedRows
+from refluid.places import Place
 
 
-def to_device(value: Any, device: Any = None) -> jax.Array:
+def to_device(value: Any, device: Device | None = None) -> jax.Array:
     """``value`` as a JAX array of the same width, 64 bits included; never an alias of a NumPy array."""
     backend.prepare()
     with jax.enable_x64(True):
@@ -26,6 +28,11 @@ def own(array: np.ndarray) -> jax.Array:
     backend.prepare()
     with jax.enable_x64(True):
         return jax.device_put(array)
+
+
+def on_same_device(value: Any, before: Any) -> Any:
+    """``value`` on the device of the array that it replaces, if that is on one."""
+    return jax.device_put(value, before.sharding) if isinstance(before, jax.Array) else value
 
 
 class LoDTensor:
@@ -42,10 +49,9 @@ class LoDTensor:
         if lod:
             self.set_lod(lod)
 
-    def set(self, array: Any, place: Any = None) -> None:
+    def set(self, array: Any, place: Place | None = None) -> None:
         """Takes a copy of ``array``; its sequence offsets are left as they are."""
-        device = place.device() if place is not None else None
-        self.value = to_device(array, device)
+        self.value = to_device(array, None if place is None else place.device())
 
     def shape(self) -> list[int]:
         return [] if self.value is None else list(self.value.shape)
@@ -66,8 +72,8 @@ class LoDTensor:
         else:
             self.value = to_device(np.zeros(tuple(dims), np.float32 if self.value is None else self.value.dtype))
 
-    def _alloc_float(self, place: Any = None) -> None:
-        self.value = to_device(np.zeros(self.shape(), np.float32))
+    def _alloc_float(self, place: Place | None = None) -> None:
+        self.set(np.zeros(self.shape(), np.float32), place)
 
     def lod(self) -> list[list[int]]:
         """Offsets, level by level."""

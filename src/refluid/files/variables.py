@@ -22,7 +22,7 @@ from refluid.ir import Program, Variable, VarType
 from refluid.ir.slices import slices_of
 from refluid.ir.vartype import as_numpy
 from refluid.scope import Scope
-from refluid.tensors import LoDTensor, SelectedRowsTensor, own
+from refluid.tensors import LoDTensor, SelectedRowsTensor, on_same_device, own
 
 LOADED = "@PARAMETERS_LOADED@"  # a variable of a server's scope that says that a model was loaded into it
 
@@ -183,11 +183,15 @@ def check_fits(variable: Variable, array: Any, source: str) -> None:
 
 
 def set_holders(scope: Scope, holders: Mapping[str, Any]) -> None:
-    """Puts loaded tensors into a scope; compiled steps see them, because tensors that are there stay there."""
+    """Puts loaded tensors into a scope; compiled steps see them, because tensors that are there stay there.
+
+    So do devices: a value that replaces another one goes where that lives.
+    """
     for name, holder in holders.items():
         variable = scope.var(name)
         if isinstance(variable.holder, LoDTensor) and isinstance(holder, LoDTensor):
-            variable.holder.value, variable.holder._lod = holder.value, holder._lod
+            variable.holder.value = on_same_device(holder.value, variable.holder.value)
+            variable.holder._lod = holder._lod
         else:
             variable.holder = holder
 

@@ -112,13 +112,7 @@ class PieceFunction:
         self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """What the piece writes, and flags for `check_flags`, which raises if the step refused its inputs."""
-        try:
-            return self._call(mutable, others, key_data)
-        except ValueError:
-            # JAX refuses arguments that live on another device, as after a run of the scope at another place.
-            if self._target.holds((mutable, others)):
-                raise
-            return self._call(*self._target.move((mutable, others)), key_data)
+        return self._call(mutable, others, key_data)
 
     def check_flags(self, flags: Sequence[Any]) -> None:
         """Raises if a check inside the step failed; the state is as it was then."""
@@ -168,12 +162,21 @@ class BoundCompiledPiece(BoundPiece):
     """A compiled piece among others."""
 
     def __init__(self, piece: CompiledPiece, binding: Binding):
-        self._piece, self._holders = piece, binding.holders
-        self._persists = piece.options.persists
+        self._piece, self._binding = piece, binding
         self._function: PieceFunction | None = None
 
     def __call__(self, run: Run) -> None:
+        try:
+            self._run(run)
+        except ValueError:  # JAX refuses arguments on another device, as after a run of the scope at another place
+            if not self._binding.move_state():
+                raise
+            run.env.update(self._binding.target.move({n: run.env.get(n) for n in self._piece.piece.reads}))
+            self._run(run)
+
+    def _run(self, run: Run) -> None:
         piece, env = self._piece, run.env
+        persists, holders = piece.options.persists, self._binding.holders
         state, others = [env[n] for n in piece.mutable], [env.get(n) for n in piece.others]
         key_data = run.key_data if piece.is_random else None
         if self._function is None:
@@ -184,8 +187,8 @@ class BoundCompiledPiece(BoundPiece):
         for name, value in zip(piece.writes, results, strict=True):
             if value is not None:
                 env[name] = value
-                if name in self._persists:
-                    self._holders[name].value = value
+                if name in persists:
+                    holders[name].value = value
         function.check_flags(flags)
 
 

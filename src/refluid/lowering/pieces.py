@@ -49,6 +49,14 @@ class Binding:
 
     scope: ref[Scope]
     holders: Mapping[str, Holder]  # of everything that the step reads from the scope or writes there
+    target: Target
+
+    def move_state(self) -> bool:
+        """Moves state that lives on another device to the step's; says whether there was any."""
+        found = [holder for holder in self.holders.values() if not self.target.holds(holder.value)]
+        for holder in found:
+            holder.value = self.target.move(holder.value)
+        return bool(found)
 
 
 @dataclass

@@ -103,10 +103,9 @@ class Step(ABC):
         options = compiled.options
         self.compiled, self.epoch = compiled, scope.epoch
         self.holders = {name: _holder(scope, compiled.block, name) for name in {*compiled.reads, *options.persists}}
-        for holder in self.holders.values():
-            if not options.target.holds(holder.value):
-                holder.value = options.target.move(holder.value)
         self._scope = ref(scope)
+        self._binding = Binding(self._scope, self.holders, options.target)
+        self._binding.move_state()
         program = compiled.block.program
         self._program_uid, self._seed = program.uid, program.random_seed
         self._is_random = any(piece.is_random for piece in compiled.pieces)
@@ -157,7 +156,12 @@ class SinglePieceStep(Step):
             function = self.function = self._piece.function(state, others, key_data)
         if function.has_checks:
             function.check_feeds(state, others, key_data)
-        results, flags = function(state, others, key_data)
+        try:
+            results, flags = function(state, others, key_data)
+        except ValueError:  # JAX refuses arguments on another device, as after a run of the scope at another place
+            if not self._binding.move_state():
+                raise
+            return self._run(feeds, key_data)
         for holder, index in self._written:
             holder.value = results[index]
         function.check_flags(flags)
@@ -178,8 +182,7 @@ class PieceByPieceStep(Step):
 
     def __init__(self, compiled: CompiledStep, scope: Scope):
         super().__init__(compiled, scope)
-        binding = Binding(self._scope, self.holders)
-        self._pieces: list[BoundPiece] = [piece.bind(binding) for piece in compiled.pieces]
+        self._pieces: list[BoundPiece] = [piece.bind(self._binding) for piece in compiled.pieces]
 
     def _run(self, feeds: Sequence[Any], key_data: np.ndarray | None) -> list[Any]:
         compiled = self.compiled
