@@ -219,6 +219,42 @@ def test_layers_data_takes_any_shape_the_ops_can_use():
     assert started().run(feed={"x": np.ones((7, 5), "f")}, fetch_list=[out])[0].shape == (7, 5)
 
 
+def test_a_model_declared_for_six_rows_trains_on_eight():
+    x = fluid.layers.data("x", [6, 13], append_batch_size=False)
+    y = fluid.layers.data("y", [6, 1], append_batch_size=False)
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+    exe = started()
+    losses = [exe.run(feed=batch(8), fetch_list=[loss])[0].item() for _ in range(2)]
+    assert losses[1] < losses[0]
+
+
+def test_layers_data_takes_another_width_where_no_parameter_meets_it():
+    out = fluid.layers.scale(fluid.layers.data("x", [4]), 2.0)
+    (doubled,) = started().run(feed={"x": np.full((2, 4), 1 / 3)}, fetch_list=[out])
+    assert doubled.dtype == np.float64
+    assert doubled[0, 0] == 2 / 3
+
+
+@pytest.mark.parametrize("value", [None, [[1.0, None]], "1", [["1", "2"]], {"a": 1}])
+def test_what_is_no_array_is_refused(value):
+    out = fluid.layers.scale(fluid.layers.data("x", [2]), 2.0)
+    expected = r"feed x: expected an array, .*LoDTensor.*, got .* of type|cannot be made an array of float32"
+    with pytest.raises((TypeError, FeedError), match=expected):
+        started().run(feed={"x": value}, fetch_list=[out])
+
+
+def test_feeding_none_names_the_feed():
+    out = fluid.layers.scale(fluid.layers.data("x", [2]), 2.0)
+    with pytest.raises(TypeError, match=r"feed x: expected an array, .*, got None of type NoneType"):
+        started().run(feed={"x": None}, fetch_list=[out])
+
+
+def test_the_package_lists_what_users_call():
+    assert dir(refluid) == sorted(["__version__", "export", "load", "to_jax"])
+    assert all(callable(getattr(refluid, name)) for name in refluid.__all__)
+
+
 def test_integers_may_be_fed_where_no_dtype_was_declared():
     label = fluid.layers.data("label", [1])
     probability = fluid.layers.data("probability", [3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,9 +60,16 @@ def _feed_value(block: Block, name: str, value: Any) -> Any:
     variable = block.vars.get(name)
     dtype = None if variable is None else as_numpy(variable.dtype)
     try:
-        return np.array([value] if np.isscalar(value) else value, dtype)
-    except (ValueError, TypeError) as error:
+        kind = np.asarray(value).dtype.kind
+        array = np.array([value] if np.isscalar(value) else value, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
         raise FeedError(name, f"the value cannot be made an array of {dtype}: {error}") from error
+    if kind in "OSUMm":  # NumPy makes NaN of None, and numbers of text
+        raise TypeError(
+            f"feed {name}: expected an array, numbers or lists of numbers, a LoDTensor or a JAX array, "
+            f"got {reprlib.repr(value)} of type {type(value).__name__}"
+        )
+    return array
 
 
 def check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> None:
@@ -72,7 +80,7 @@ def check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> Non
             near = difflib.get_close_matches(name, [v.name for v in block.vars.values() if v.is_data], n=1)
             raise FeedError(name, "the program has no such variable", f"did you mean {near[0]}?" if near else None)
         expected = as_numpy(variable.dtype)
-        if not _accepts(expected, value.dtype, strict=variable.need_check_feed):
+        if not _accepts(variable, expected, value.dtype):
             raise FeedError(
                 name,
                 f"expected {expected}{list(variable.shape)}, got {value.dtype}{list(value.shape)}",
@@ -86,16 +94,20 @@ def check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> Non
             )
 
 
-def _accepts(expected: np.dtype, given: np.dtype, strict: bool) -> bool:
-    """Whether a fed dtype will do. ``fluid.data`` insists; ``layers.data`` lets integers through as they are.
+def _accepts(variable: Variable, expected: np.dtype, given: np.dtype) -> bool:
+    """Whether a fed dtype will do. ``fluid.data`` insists on its own; ``layers.data`` declares, but does not check.
 
-    Scripts declare labels without a dtype (so float32) and feed int64; real Fluid runs them.
+    Scripts declare labels without a dtype (so float32) and feed int64; real Fluid runs them. It runs float64 as well
+    until an op combines it with a parameter, which fails there; JAX would go on in float64.
     """
     if given == expected:
         return True
-    if strict or given.kind not in "iub":
+    if variable.need_check_feed:
         return False
-    return expected.kind == "f" or np.can_cast(given, expected, "safe")
+    if given.kind in "iub":
+        return expected.kind == "f" or np.can_cast(given, expected, "safe")
+    state = (other for other in variable.block.program.list_vars() if other.persistable)
+    return given.kind == expected.kind and not any(other.dtype == variable.dtype for other in state)
 
 
 def with_feed_hint(error: OpError, block: Block, names: Sequence[str], values: Sequence[Any]) -> OpError:
