@@ -53,17 +53,17 @@ MAY_USE = {
 EXCEPTIONS = {
     "src/refluid/lowering/exchange.py -> refluid.runtime.trainer.exchanges": "loaded when a program has exchanges",
     "src/refluid/cli.py -> refluid.runtime.launch.commands": "a command line knows its commands",
-    "runtime/server/server.py -> refluid.runtime.trainer.geo_deltas": "rows changed since a trainer read them",
-    "runtime/trainer/exchanges.py -> refluid.runtime.server.server": "a server's program is planned like a trainer's",
+    "runtime/server/exchange.py -> refluid.runtime.trainer.geo_deltas": "rows changed since a trainer read them",
+    "runtime/trainer/exchanges.py -> refluid.runtime.server.peers": "sums over servers are planned like exchanges",
+    "runtime/trainer/exchanges.py -> refluid.runtime.server.service": "a server's program is planned like a trainer's",
     "runtime/trainer/geo.py -> refluid.runtime.server.shard": "both pad rows to a few sizes",
     "transpiler/distribute.py -> refluid.runtime.transport.port_wait": "get_trainer_program(wait_port=True) waits",
 }
 # Modules outside of transport that import gRPC when they are imported.
 USE_GRPC = {
-    "refluid.runtime.observe.status": "asks servers for their state",
-    "refluid.runtime.server.peers": "asks other servers for sums",
-    "refluid.runtime.server.server": "serves",
-    "refluid.runtime.trainer.session": "reads the codes of failed requests",
+    "refluid.runtime.observe.status": "requests the state of servers",
+    "refluid.runtime.server.service": "serves",
+    "refluid.runtime.trainer.session": "reads the status codes of failed requests",
 }
 
 

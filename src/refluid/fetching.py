@@ -14,8 +14,8 @@ from refluid.ir.block import Block
 from refluid.ir.variable import Variable, name_of
 from refluid.lowering.buckets import to_tensor
 from refluid.ops.control.stacked import Stacked
+from refluid.ops.control.steps import Steps, as_list
 from refluid.ops.core.values import Ragged, SelectedRows
-from refluid.ops.sequence.steps import Steps, as_list
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor
 

@@ -19,9 +19,9 @@ from refluid import kernels
 from refluid.kernels import matmul as kernel
 from refluid.kernels import tiles
 from refluid.kernels.matmul import Form, matmul
+from refluid.ops.control import step_loop
+from refluid.ops.control.equations import Equations
 from refluid.ops.core import registry
-from refluid.ops.core.equations import Equations
-from refluid.ops.sequence import step_loop
 
 SHAPES = ((1, 1, 1), (6, 256, 32), (7, 257, 33), (64, 784, 200), (13, 5, 300), (70, 600, 17))
 FORMS = list(Form)

@@ -98,7 +98,7 @@ def test_rows_of_padding_get_no_gradient_and_give_none():
 
 
 def test_plain_rows_are_refused():
-    with pytest.raises(ValueError, match="Input must be sequences"):
+    with pytest.raises(ValueError, match="Input must hold sequences"):
         registry.lookup("lstm").call({"Input": [noise(4, 12)], "Weight": [noise(3, 12)], "Bias": [noise(1, 21)]}, {})
 
 

@@ -20,8 +20,8 @@ from refluid.ir.operator import Operator
 from refluid.ir.vartype import VarType
 from refluid.lowering.loops.forms import is_differentiated
 from refluid.ops.control.stacked import MisfitError, Outline, Record, Stacked, joined_shape
+from refluid.ops.control.steps import Steps
 from refluid.ops.core.values import plain
-from refluid.ops.sequence.steps import Steps
 
 if TYPE_CHECKING:
     from refluid.lowering.interpreter import BlockRunner

@@ -17,10 +17,10 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.lowering.loops.forms import StepForm
 from refluid.lowering.loops.parts import Parts, is_rows, split_body
+from refluid.ops.control.step_loop import Frame, step_loop
+from refluid.ops.control.steps import RankTable, Steps, running
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.nested import item_room, with_room
-from refluid.ops.sequence.step_loop import Frame, step_loop
-from refluid.ops.sequence.steps import RankTable, Steps, running
 
 if TYPE_CHECKING:
     from refluid.lowering.interpreter import BlockRunner

@@ -7,13 +7,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from refluid.ops.control.steps import RankTable, Steps
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.nested import first_items, item_room, level_view, pick_items
-from refluid.ops.sequence.packed_rows import require_sequences
+from refluid.ops.sequence.packing import require_sequences
 from refluid.ops.sequence.recurrence import BatchOrder
-from refluid.ops.sequence.steps import RankTable, Steps
 
 
 def _unknown(inputs: Described, attrs: dict[str, Any]) -> Described:

@@ -26,7 +26,9 @@ _FLUID = {dtype: number for number, dtype in _NUMPY.items()}
 
 def numpy_dtype(dtype: Any) -> np.dtype:
     """The NumPy dtype of a Fluid dtype number, a name such as 'float32', or a NumPy dtype."""
-    if isinstance(dtype, int) and not isinstance(dtype, bool):
+    if isinstance(dtype, bool):
+        raise TypeError(f"{dtype} is not a dtype")
+    if isinstance(dtype, int):
         try:
             return _NUMPY[int(dtype)]
         except KeyError:

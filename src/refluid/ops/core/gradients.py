@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -70,6 +71,11 @@ def _match_cotangents(outputs: Arguments, cotangents: Arguments, results: list[A
         jnp.zeros_like(result) if cotangent is None else jnp.asarray(cotangent, result.dtype).reshape(result.shape)
         for result, cotangent in zip(results, incoming, strict=True)
     ]
+
+
+def custom_vjp(*static: int) -> Callable[[Callable[..., Any]], Any]:
+    """`jax.custom_vjp` for functions of which these arguments are static."""
+    return partial(jax.custom_vjp, nondiff_argnums=static)
 
 
 def derive_gradient_op(forward: OpDef) -> OpDef:

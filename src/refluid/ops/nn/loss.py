@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from refluid.ops.core.checks import require_in_range
-from refluid.ops.core.labels import as_ids
 from refluid.ops.core.registry import op
+from refluid.ops.nn.labels import as_ids
 
 
 @op(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from refluid.ops.core.gradients import custom_vjp
 from refluid.ops.core.registry import op
 from refluid.ops.nn.conv.window import Window, as_given, channels_last, explicit_pads
 
@@ -103,7 +103,7 @@ def _larger(a, b):
     return jnp.where(a > b, a, b)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
+@custom_vjp(1)
 def _max_pool(x, window: Window):
     lowest = jnp.asarray(jnp.finfo(x.dtype).min, x.dtype)  # what Fluid starts from; -inf is below it
     if math.prod(window.kernel) <= MANY:
@@ -157,7 +157,7 @@ def _first_equal(x, out, window):
 # Mean
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
+@custom_vjp(1)
 def _sum_pool(x, window: Window):
     if _is_global(x, window):
         return x.sum(_space(x), keepdims=True)
@@ -226,8 +226,9 @@ def _adaptive_elements(x, sizes, fill):
         shape[i], shape[rank + i] = array.shape
         return array.reshape(shape)
 
-    flat = sum(spread_out(p, i) * math.prod(dims[i + 1 :]) for i, p in enumerate(places)).reshape(*sizes, -1)
+    flat = reduce(np.add, [spread_out(p, i) * math.prod(dims[i + 1 :]) for i, p in enumerate(places)])
     counts = reduce(np.logical_and, [spread_out(v, i) for i, v in enumerate(valid)]).reshape(*sizes, -1)
+    flat = flat.reshape(*sizes, -1)
     windows = x.reshape(x.shape[0], -1, x.shape[-1])[:, flat]
     return jnp.where(counts[..., None], windows, jnp.asarray(fill, x.dtype)), flat
 

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 
 from refluid import kernels
 from refluid.ops.core.registry import op
-from refluid.ops.core.touched_rows import Touched, dense_gradient, like, single
 from refluid.ops.core.values import SelectedRows
 from refluid.ops.optimizer.gradient_descent import norm, shrink
+from refluid.ops.optimizer.sparse_update import Touched, dense_gradient, like, single
 
 _KERNEL_FROM = 1 << 14  # elements; below, the kernel is not worth loading
 

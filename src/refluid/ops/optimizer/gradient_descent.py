@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
-from refluid.ops.core.touched_rows import add_gradient, dense_gradient, like
+from refluid.ops.optimizer.sparse_update import add_gradient, dense_gradient, like
 
 
 @op("sgd", inputs="Param Grad LearningRate", outputs="ParamOut", grad=None, slices="rows")

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from refluid.ops.control.steps import as_list
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, last_at_most, plain
 from refluid.ops.sequence.nested import is_known, visible_offsets, without_padding
-from refluid.ops.sequence.packed_rows import offsets_of, require_sequences
-from refluid.ops.sequence.steps import as_list
+from refluid.ops.sequence.packing import offsets_of, require_sequences
 
 
 def _infer_selected(inputs: Described, attrs: dict[str, Any]) -> Described:

@@ -15,7 +15,7 @@ from refluid.ops.core.checks import require, require_in_range
 from refluid.ops.core.infer import ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
-from refluid.ops.sequence.packed_rows import require_single_level, rows_per_sequence
+from refluid.ops.sequence.packing import require_single_level, rows_per_sequence
 
 
 def _infer_crf(inputs, attrs):

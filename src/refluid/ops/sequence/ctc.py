@@ -10,7 +10,7 @@ from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.infer import ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
-from refluid.ops.sequence.packed_rows import outermost, rows_per_sequence
+from refluid.ops.sequence.packing import outermost, rows_per_sequence
 
 _IMPOSSIBLE = -1e30  # the logarithm of a probability of zero; finite, so that gradients stay so
 

@@ -11,7 +11,7 @@ from refluid.ops.core.checks import require, require_in_range
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, last_at_most, plain
-from refluid.ops.sequence.packed_rows import count_of, inner_level, pick_pieces, require_sequences, require_single_level
+from refluid.ops.sequence.packing import count_of, inner_level, pick_pieces, require_sequences, require_single_level
 
 
 def _infer_expand(inputs: Described, attrs: dict[str, Any]) -> Described:

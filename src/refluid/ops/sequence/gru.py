@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import op
+from refluid.ops.sequence.packing import require_sequences
 from refluid.ops.sequence.recurrence import (
     ACTIVATIONS,
     BatchOrder,
     find_kernel,
     initial_state,
     recur,
-    require_sequences,
 )
 
 # The activations of gru_unit, by its numbers for them.
@@ -34,8 +34,8 @@ _NUMBERED = ("identity", "sigmoid", "tanh", "relu")
 )
 def gru(
     x,
-    h0=None,
-    weight=None,
+    h0,
+    weight,
     bias=None,
     *,
     activation="tanh",
@@ -44,7 +44,7 @@ def gru(
     origin_mode=False,
 ):
     """h = (1 - u) h + u c, or u h + (1 - u) c in origin mode, with the candidate c = act(x + (r h) @ weight)."""
-    require_sequences(x, "Input")
+    x = require_sequences(x, "Input")
     size = weight.shape[0]
     rows = x.data if bias is None else x.data + bias.reshape(-1)
     start = initial_state(h0, x, size)

@@ -17,13 +17,13 @@ from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged
+from refluid.ops.sequence.packing import require_sequences
 from refluid.ops.sequence.recurrence import (
     ACTIVATIONS,
     BatchOrder,
     find_kernel,
     initial_state,
     recur,
-    require_sequences,
 )
 
 _USUAL_ACTIVATIONS = ("sigmoid", "tanh", "tanh")  # of gates, cell and candidate
@@ -38,10 +38,10 @@ _USUAL_ACTIVATIONS = ("sigmoid", "tanh", "tanh")  # of gates, cell and candidate
 )
 def lstm(
     x,
-    h0=None,
-    c0=None,
-    weight=None,
-    bias=None,
+    h0,
+    c0,
+    weight,
+    bias,
     *,
     use_peepholes=True,
     is_reverse=False,
@@ -50,7 +50,7 @@ def lstm(
     candidate_activation="tanh",
 ):
     """h = o * act(c), c = f * c + i * candidate, with gates act(x + h @ weight + bias) and peepholes to c."""
-    require_sequences(x, "Input")
+    x = require_sequences(x, "Input")
     size = weight.shape[0]
     rows, peepholes = _with_bias(x.data, bias, size, use_peepholes)
     start = (initial_state(h0, x, size), initial_state(c0, x, size))
@@ -80,11 +80,11 @@ def lstm(
 )
 def lstmp(
     x,
-    h0=None,
-    c0=None,
-    weight=None,
-    projection=None,
-    bias=None,
+    h0,
+    c0,
+    weight,
+    projection,
+    bias,
     *,
     use_peepholes=True,
     is_reverse=False,
@@ -96,7 +96,7 @@ def lstmp(
     proj_activation="tanh",
 ):
     """An lstm whose recurrent state is r = act(h @ projection) instead of h; cells and r may be clipped."""
-    require_sequences(x, "Input")
+    x = require_sequences(x, "Input")
     size, projected = projection.shape
     cell = partial(
         _lstmp_step,
@@ -205,9 +205,8 @@ def cudnn_lstm(
         halves = []
         for direction in range(directions):
             number = layer * directions + direction
-            hidden, cell = _dense_lstm(
-                out, h0[number], c0[number], *matrices[number], biases[number], is_reverse=bool(direction)
-            )
+            start, parameters = (h0[number], c0[number]), (*matrices[number], biases[number])
+            hidden, cell = _dense_lstm(out, start, parameters, is_reverse=bool(direction))
             last = 0 if direction else -1
             halves.append(hidden)
             last_h.append(hidden[last])
@@ -216,12 +215,13 @@ def cudnn_lstm(
     return out, jnp.stack(last_h), jnp.stack(last_c)
 
 
-def _dense_lstm(x, h0, c0, of_input, of_state, bias, *, is_reverse):
+def _dense_lstm(x, start, parameters, *, is_reverse):
     steps, count, columns = x.shape
+    of_input, of_state, bias = parameters
     rows = x.reshape(steps * count, columns) @ of_input + bias
     cell = partial(_lstm_step, gate=jax.nn.sigmoid, act=jnp.tanh, candidate=jnp.tanh)
     order = BatchOrder.dense(steps, count, is_reverse)
-    hidden, cells = recur(cell, order, (rows,), (of_state,), (), (h0, c0))
+    hidden, cells = recur(cell, order, (rows,), (of_state,), (), start)
     return hidden.reshape(steps, count, -1), cells.reshape(steps, count, -1)
 
 

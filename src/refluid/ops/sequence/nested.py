@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from refluid.ops.core.values import Ragged, last_at_most, plain
-from refluid.ops.sequence.packed_rows import offsets_of, take_rows
+from refluid.ops.sequence.packing import offsets_of, take_rows
 
 
 def is_known(*integers: Any) -> bool:

@@ -8,7 +8,7 @@ from jax import lax
 
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged
-from refluid.ops.sequence.packed_rows import column, per_sequence, require_sequences, require_single_level
+from refluid.ops.sequence.packing import column, per_sequence, require_sequences, require_single_level
 
 
 @op("sequence_pool", inputs="X", outputs="Out MaxIndex", lod="aware")

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from refluid import kernels
+from refluid.ops.core.gradients import custom_vjp
 from refluid.ops.core.values import Ragged, last_at_most, plain
 from refluid.ops.sequence.loop_buffers import known_product, slices, weight_gradient, written
 
@@ -36,12 +37,6 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "tanh": jnp.tanh,
     "relu": lambda x: jnp.maximum(x, 0),
 }
-
-
-def require_sequences(value: Any, slot: str) -> None:
-    """Raises ValueError unless ``value`` is packed sequences."""
-    if not isinstance(value, Ragged):
-        raise ValueError(f"{slot} must be sequences: give its variable lod_level=1 and feed a LoDTensor")
 
 
 def find_kernel(name: str, sequences: Ragged, *values: Any) -> Any:
@@ -143,7 +138,7 @@ def _stage_widths(count: int) -> tuple[int, ...]:
     return (count, *(width for width in (-(-count * part // 32) * 8 for part in (3, 2, 1)) if 8 <= width < count))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
+@custom_vjp(0)
 def recur(step: Step, order: BatchOrder, inputs: Rows, weights: Rows, shared: Any, initial: Rows) -> Rows:
     """The state after every row, as packed rows.
 

@@ -12,7 +12,7 @@ from refluid.ops.core.dtypes import numpy_dtype
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
-from refluid.ops.sequence.packed_rows import (
+from refluid.ops.sequence.packing import (
     column,
     inner_level,
     offsets_of,

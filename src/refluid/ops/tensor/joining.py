@@ -11,7 +11,7 @@ from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import Arguments, as_many_rows, not_along_rows
 from refluid.ops.core.static import described, integer, integers, length
 from refluid.ops.core.values import Ragged, plain
-from refluid.ops.sequence.packed_rows import joined_rows
+from refluid.ops.sequence.packing import joined_rows
 
 
 def _unknown(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -100,7 +100,8 @@ def _infer_strided_slice(inputs: Described, attrs: dict[str, Any]) -> Described:
         dims, axes = [-1] * len(dims), ()
     for i, axis in enumerate(axes):
         unknown = flags[i] == -1 or dims[axis] == -1
-        dims[axis] = -1 if unknown else _span(*(bound[i] for bound in bounds), dims[axis])[1]
+        start, end, stride = (0, 0, 1) if unknown else (bound[i] for bound in bounds)
+        dims[axis] = -1 if unknown else _span(start, end, stride, dims[axis])[1]
     return {"Out": [ShapeDtype(_decreased(dims, attrs.get("decrease_axis", ())), x.dtype)]}
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 
+from refluid.ops.core.gradients import custom_vjp
 from refluid.ops.nn.conv import forms, offsets
 from refluid.ops.nn.conv.choice import choose
 from refluid.ops.nn.conv.window import Window
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
+@custom_vjp(2)
 def correlate(x, w, window: Window):
     """out[n, p, o] = sum over kernel elements k and channels c of x[n, p * stride + k * dilation - pad, c] w[k, c, o].
 
@@ -23,7 +23,7 @@ def correlate(x, w, window: Window):
     return CORRELATE[forms.correlate](x, w, window)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+@custom_vjp(2, 3)
 def spread(g, w, window: Window, dims: tuple[int, ...]):
     """The transpose of `correlate` in x, for x with space of ``dims``."""
     forms = choose(window, g.shape[0], dims, w.shape[-2] * window.groups, w.shape[-1], g.dtype)

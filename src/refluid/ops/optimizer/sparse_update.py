@@ -17,10 +17,10 @@ class Touched:
     """``grad`` holds the gradient of the touched rows; ``take``, ``put`` and ``add`` reach into full tables."""
 
     def __init__(self, grad: Any):
-        sparse = isinstance(grad, SelectedRows)
-        merged = grad.merged() if sparse else None
-        self.rows = merged.rows if sparse else None
-        self.grad = merged.values if sparse else grad
+        self.rows, self.grad = None, grad
+        if isinstance(grad, SelectedRows):
+            merged = grad.merged()
+            self.rows, self.grad = merged.rows, merged.values
 
     def take(self, table: Any) -> Any:
         """The touched rows of ``table``; zeros for a row number that stands for no row."""

@@ -12,7 +12,7 @@ from refluid.ops.core.checks import require
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
-from refluid.ops.sequence.packed_rows import (
+from refluid.ops.sequence.packing import (
     count_of,
     outermost,
     require_sequences,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from refluid import kernels
-from refluid.ops.core.equations import Equations
+from refluid.ops.control.equations import Equations
+from refluid.ops.core.gradients import custom_vjp
 from refluid.ops.core.values import is_inexact
 from refluid.ops.sequence.loop_buffers import known_product, slices, weight_gradient, written
 
@@ -87,7 +87,7 @@ class _Loop:
         return jnp.arange(self.width) < starts[time + 1] - starts[time]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
+@custom_vjp(0)
 def _run(loop, starts, count, outside, given, initial):
     return _forward_loop(loop, starts, count, outside, given, initial, save=False)[:2]
 

@@ -131,6 +131,8 @@ class Equations:
         if equation.primitive.name != "dot_general":
             return False
         left, right = equation.inputs
+        if isinstance(left, _Constant) or isinstance(right, _Constant):
+            return False
         if left not in changing or right not in self._position:
             return False
         numbers = tuple(tuple(map(tuple, part)) for part in equation.params["dimension_numbers"])
@@ -138,8 +140,9 @@ class Equations:
         return numbers == _PRODUCT and a.ndim == b.ndim == 2 and a.shape[0] == rows and a.dtype == b.dtype == out.dtype
 
     def _product(self, equation: _Equation) -> Product:
-        out = self._shapes[equation.outputs[0]]
-        return Product(self._position[equation.inputs[1]], out.shape, out.dtype)
+        (_, weight), out = equation.inputs, self._shapes[equation.outputs[0]]
+        assert not isinstance(weight, _Constant), "see _is_row_product"
+        return Product(self._position[weight], out.shape, out.dtype)
 
 
 def _read(atom: Atom, values: dict[Atom, Any]) -> Any:

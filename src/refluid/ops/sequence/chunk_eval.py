@@ -12,7 +12,7 @@ from jax import lax
 
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
-from refluid.ops.sequence.packed_rows import require_single_level
+from refluid.ops.sequence.packing import require_single_level
 
 # For each scheme: how many kinds of tags it has, and which kind begins a chunk, ends one, or is a whole one.
 _SCHEMES = {"IOB": (2, 0, -1, -1), "IOE": (2, -1, 1, -1), "IOBES": (4, 0, 2, 3), "plain": (1, -1, -1, -1)}

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 
 from refluid.ops.core import noise
 from refluid.ops.core.checks import require_in_range
-from refluid.ops.core.labels import as_ids
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import SelectedRows
+from refluid.ops.nn.labels import as_ids
 
 _UNIFORM, _LOG_UNIFORM, _CUSTOM = 0, 1, 2
 _LARGE = 1e20
@@ -207,8 +207,8 @@ def _path(label: Any, table: Any, code: Any, classes: int, height: int) -> tuple
 def sample_logits(
     logits,
     labels,
-    samples=None,
-    probabilities=None,
+    samples,
+    probabilities,
     *,
     num_samples,
     use_customized_samples=False,

@@ -14,12 +14,12 @@ import numpy as np
 from jax.core import Tracer
 
 from refluid.ops.control.stacked import Outline, Stacked
+from refluid.ops.control.steps import Steps, as_list, length_of
 from refluid.ops.core.checks import require
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import plain
 from refluid.ops.sequence.nested import without_padding
-from refluid.ops.sequence.steps import Steps, as_list, length_of
 
 
 def _like_x(inputs: Described, attrs: dict) -> Described:
