@@ -14,7 +14,7 @@ from refluid.ops.core.values import plain
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.geo_deltas import Snapshot
-from refluid.runtime.trainer.packing import Replies, join, pack, to_device
+from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, join, pack, to_device
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
 
@@ -30,6 +30,8 @@ class GeoExchange(TrainerExchange):
         self._snapshots = {v.name: Snapshot(started[v.name], plan.job.trainers) for v in plan.pushes}
         self._touched: dict[str, list[np.ndarray]] = {v.name: [] for v in plan.pushes if v.ids}
         self._since = 0  # steps since the last push
+        self.session.on_flush(self.flush)
+        self.session.on_leave(self.flush)
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         self.session.step += 1
@@ -39,12 +41,20 @@ class GeoExchange(TrainerExchange):
                 self._touched[variable.name].append(np.asarray(plain(env[name])).reshape(-1))
         return self._exchange(env) if self._since >= self.plan.geo_steps else {}
 
+    def flush(self) -> None:
+        """Pushes the deltas of the steps since the last exchange; what others have changed is pulled by the next."""
+        with self._scope.changing:  # no step changes the parameters meanwhile
+            if self._since:
+                self._push({v.name: _held(self._scope, v.name) for v in self.plan.pushes}, NO_PULLS)
+
     def _exchange(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        variables = self.plan.pushes
-        pushes = [(variable, self._delta(variable, env[variable.name])) for variable in variables]
-        replies = self.session.push(pack(pushes, self.pulls, DELTA), self._since)
-        self._since = 0
-        return {variable.name: self._merge(variable, env[variable.name], replies) for variable in variables}
+        replies = self._push(env, self.pulls)
+        return {v.name: self._merge(v, env[v.name], replies) for v in self.plan.pushes}
+
+    def _push(self, values: Mapping[str, Any], pulls: Pulls) -> Replies:
+        deltas = [(variable, self._delta(variable, values[variable.name])) for variable in self.plan.pushes]
+        steps, self._since = self._since, 0
+        return self.session.push(pack(deltas, pulls, DELTA), steps)
 
     def _delta(self, variable: SlicedVariable, value: Any) -> Value:
         snapshot = self._snapshots[variable.name]
@@ -64,6 +74,12 @@ class GeoExchange(TrainerExchange):
             changes = snapshot.changes(Rows(received.rows + part.start, received.values))
             value = _add_rows(value, *changes.padded(value.shape[0], row_bucket(len(changes.rows))))
         return value
+
+
+def _held(scope: Scope, name: str) -> Any:
+    found = scope.find_var(name)
+    assert found is not None, f"{name} was trained in this scope"
+    return found.value
 
 
 @partial(jax.jit, donate_argnums=0)

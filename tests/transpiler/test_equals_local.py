@@ -268,6 +268,29 @@ def test_geo_servers_add_up_to_what_one_trainer_does_by_itself():
         np.testing.assert_allclose(job.trainers[0][name], local[name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("send", ["close", "flush"])
+def test_geo_servers_have_the_last_steps_of_a_trainer_that_leaves_or_saves(send):
+    """Three steps, of which the third is not followed by an exchange of its own."""
+    job = Job(CASES["rows"], trainers=1, config=geo(push_nums=2), sync_mode=False)
+    train_as_job(job)
+    job.close() if send == "close" else job.trainers[0].session.flush()
+    local = train_locally(CASES["rows"])
+    for name in ("emb", "fc_0.w_0", "fc_0.w_1", "fc_0.b_0"):
+        np.testing.assert_allclose(job.whole(name), local[name], rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_geo_trainers_go_on_after_a_flush_as_if_there_had_been_none():
+    jobs = [Job(CASES["rows"], trainers=1, config=geo(push_nums=2), sync_mode=False) for _ in range(2)]
+    for batch in batches():
+        for job in jobs:
+            job.step([batch])
+        jobs[1].trainers[0].session.flush()
+    for job in jobs:
+        job.close()
+    for name in ("emb", "fc_0.w_0", "fc_0.b_0"):
+        np.testing.assert_allclose(jobs[1].whole(name), jobs[0].whole(name), rtol=1e-6, atol=1e-6, err_msg=name)
+
+
 def test_dc_asgd_adds_the_square_of_the_gradient_times_what_was_missed():
     job = Job(CASES["sgd"], servers=1, config=small_slices(enable_dc_asgd=True), sync_mode=False)
     (server,) = job.servers.values()
