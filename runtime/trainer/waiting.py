@@ -15,12 +15,12 @@ _REMINDER_INTERVAL = 5.0
 class Wait:
     """One thread's wait for the reply of a server."""
 
-    __slots__ = ("_logged", "last_news", "server", "since")
+    __slots__ = ("is_logged", "last_news", "server", "since")
 
     def __init__(self, server: str):
         self.server = server
         self.since = self.last_news = time.monotonic()
-        self._logged = False
+        self.is_logged = False
 
 
 class WaitLog:
@@ -54,12 +54,12 @@ class WaitLog:
 
     def pending(self, wait: Wait, awaited: Sequence[str]) -> None:
         """The server has replied that it waits itself, for those ``awaited``."""
-        self._report(wait, "waiting for other trainers", awaited=", ".join(awaited) or None)
+        self._report(wait, time.monotonic(), "waiting for other trainers", awaited=", ".join(awaited) or None)
 
     def end(self, wait: Wait, *, replied: bool) -> None:
         """The wait is over; if it was reported, so is its end."""
         self._waits.discard(wait)
-        if wait._logged and replied:
+        if wait.is_logged and replied:
             self._log.warning(
                 f"resumed after {time.monotonic() - wait.since:.0f} s", server=wait.server, step=self._step()
             )
@@ -67,12 +67,12 @@ class WaitLog:
     def remind(self, now: float) -> None:
         """Reports the servers that have not replied for a while."""
         for wait in list(self._waits):
-            if now - wait.last_news > (_REMINDER_INTERVAL if wait._logged else _FIRST_REMINDER):
-                self._report(wait, "waiting for a server that does not reply")
+            if now - wait.last_news > (_REMINDER_INTERVAL if wait.is_logged else _FIRST_REMINDER):
+                self._report(wait, now, "waiting for a server that does not reply")
 
-    def _report(self, wait: Wait, message: str, **fields: object) -> None:
-        wait.last_news, wait._logged = time.monotonic(), True
-        seconds = round(wait.last_news - wait.since, 1)
+    def _report(self, wait: Wait, now: float, message: str, **fields: object) -> None:
+        wait.last_news, wait.is_logged = now, True
+        seconds = round(now - wait.since, 1)
         self._log.warning(message, **fields, server=wait.server, step=self._step(), seconds=seconds)
 
     def _watch(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 from refluid.errors import ServerError
 from refluid.ir.modes import Mode
 from refluid.runtime.launch.ports import HeldPorts
+from refluid.runtime.trainer import waiting
 from refluid.runtime.trainer.exchange_plan import Job
 from refluid.runtime.trainer.packing import Message
 from refluid.runtime.trainer.session import Session
@@ -27,7 +28,7 @@ class Server:
     """Joins everybody, and leaves exchanges to ``exchange``."""
 
     def __init__(self, endpoint, exchange=lambda number, context: None):
-        self.endpoint, self.heard, self._exchange = endpoint, [], exchange
+        self.endpoint, self.heard, self.sizes, self._exchange = endpoint, [], [], exchange
         handlers = {"Join": self._join, "Exchange": self._answer, "Leave": self._leave, "Heartbeat": self._beat}
         self._grpc = listen(endpoint, handlers, threads=12)
         self._grpc.start()
@@ -37,8 +38,9 @@ class Server:
 
     def _answer(self, message, context):
         self.heard.append("Exchange")
-        self._exchange(self.heard.count("Exchange"), context)
-        return wire.encode(pb.ExchangeReply())
+        self.sizes.append(len(message))
+        reply = self._exchange(self.heard.count("Exchange"), context)
+        return wire.encode(reply if isinstance(reply, pb.ExchangeReply) else pb.ExchangeReply())
 
     def _leave(self, message, context):
         self.heard.append("Leave")
@@ -117,6 +119,34 @@ def test_a_server_that_hangs_is_an_error_after_one_deadline(job, size, monkeypat
         session.push(messages(session, size))
     over.set()
     assert servers[1].heard == ["Exchange"]
+
+
+def test_a_server_that_hangs_is_named_while_a_trainer_waits_for_it(job, monkeypatch, caplog):
+    monkeypatch.setattr(waiting, "_FIRST_REMINDER", 0.1)
+    over = threading.Event()
+
+    def hangs(number, context):
+        for _ in range(2000):
+            if over.wait(0.01) or "does not reply" in caplog.text:
+                return
+
+    servers, session = job(hangs)
+    session.push(messages(session))
+    over.set()
+    line = next(line for line in caplog.text.splitlines() if "waiting for a server that does not reply" in line)
+    assert f"server={servers[0].endpoint} step=0 seconds=" in line
+    assert "resumed after" in caplog.text
+
+
+def test_a_push_that_has_arrived_is_not_sent_again_while_its_update_is_pending(job, caplog):
+    def waits(number, context):
+        return pb.ExchangeReply(pending=number < 3, awaited=["trainer 1 (last seen 12 s ago)"])
+
+    servers, session = job(waits)
+    session.push(messages(session))
+    assert servers[0].sizes[0] > servers[0].sizes[1] == servers[0].sizes[2]
+    assert caplog.text.count('awaited="trainer 1 (last seen 12 s ago)"') == 2
+    assert "resumed after 0 s" in caplog.text
 
 
 SCRIPT = """
