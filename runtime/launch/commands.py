@@ -21,24 +21,24 @@ def _add_launch(command: argparse.ArgumentParser) -> None:
     command.add_argument("--log_dir", "--log-dir", default="logs", help="the folder for one log per process (logs)")
     command.add_argument("--quiet", action="store_true", help="write the processes' lines to their logs only")
     command.add_argument(
-        "--grace", type=float, default=10.0, metavar="SECONDS", help="given to whoever is told to stop (default 10)"
+        "--grace", type=float, default=10.0, metavar="SECONDS", help="how long processes have to stop (default 10)"
     )
     command.add_argument(
         "--metrics_port", "--metrics-port", type=int, metavar="PORT", help="/metrics from this port on; 0: free ports"
     )
     command.add_argument("script", help="the script that every process runs")
-    command.add_argument("arguments", nargs=argparse.REMAINDER, help="what follows goes to the script")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the script")
 
 
 def _count(text: str) -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a number of processes, not {text}")
+        raise argparse.ArgumentTypeError(f"expected a number of processes, got {text!r}")
     return int(text)
 
 
 def _launch(chosen: argparse.Namespace) -> int:
     if not chosen.trainers:
-        raise ValueError("a job needs trainers")
+        raise ValueError("a job needs at least one trainer")
     ports = HeldPorts()
     command = script_command(chosen.script, chosen.arguments)
     return Launcher(
@@ -59,16 +59,16 @@ def _add_status(command: argparse.ArgumentParser) -> None:
         metavar="ENDPOINTS",
         help=f"the servers, such as 10.0.0.1:6174,10.0.0.2:6174; by default those of {_SERVERS}",
     )
-    command.add_argument("--once", action="store_true", help="ask once; exit code 1 if a server does not answer")
-    command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between looks (default 1)")
-    command.add_argument("--json", action="store_true", help="what the servers say, as lines of JSON")
+    command.add_argument("--once", action="store_true", help="print once; exit code 1 if a server does not reply")
+    command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between updates (default 1)")
+    command.add_argument("--json", action="store_true", help="print lines of JSON")
 
 
 def _status(chosen: argparse.Namespace) -> int:
     text = ",".join(chosen.endpoints) or os.environ.get(_SERVERS, "")
     endpoints = [endpoint.strip() for endpoint in text.split(",") if endpoint.strip()]
     if not endpoints:
-        raise ValueError(f"name the servers, such as 127.0.0.1:6174, or set {_SERVERS}")
+        raise ValueError(f"no servers given: name them, such as 127.0.0.1:6174, or set {_SERVERS}")
     for endpoint in endpoints:
         split_endpoint(endpoint)
     status = import_module("refluid.runtime.observe.status")  # and gRPC with it

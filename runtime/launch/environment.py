@@ -1,8 +1,8 @@
-"""Who takes part in a distributed job, and the environment each of them is started with. Decides only; starts nothing.
+"""The processes of a distributed job and the environment of each: decisions only, nothing is started here.
 
-Fluid scripts learn their place from environment variables, and each generation of them from others. A member gets all
-of them, saying the same thing: the oldest scripts pair ``PADDLE_PSERVER_IPS`` with one ``PADDLE_PSERVER_PORT``, role
-makers read ``PADDLE_PSERVERS_IP_PORT_LIST``, collective ones ``PADDLE_TRAINER_ENDPOINTS``.
+Fluid scripts learn their role from environment variables, and each generation of Fluid reads different ones. A member
+gets all of them with consistent values: the oldest scripts pair ``PADDLE_PSERVER_IPS`` with a ``PADDLE_PSERVER_PORT``,
+role makers read ``PADDLE_PSERVERS_IP_PORT_LIST``, collective role makers ``PADDLE_TRAINER_ENDPOINTS``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Placement:
-    """Endpoints of all servers and trainers; without servers it is a collective job."""
+    """Endpoints of all servers and trainers; a job without servers is collective."""
 
     servers: tuple[str, ...]
     trainers: tuple[str, ...]
@@ -44,10 +44,10 @@ class Placement:
         return servers + [Member("trainer", index, endpoint) for index, endpoint in enumerate(self.trainers)]
 
     def environment(self, member: Member) -> dict[str, str]:
-        """The variables that tell a script its place, of every generation."""
+        """The environment variables of a member, for every generation of scripts."""
         host, port = split_endpoint(member.endpoint)
         if self.servers and member.role == "trainer":
-            port = split_endpoint(self.servers[-1])[1]  # the port of servers is meant; trainers do not listen
+            port = split_endpoint(self.servers[-1])[1]  # scripts mean the servers' port; trainers do not listen
         role, trainers = _ROLES[member.role], str(len(self.trainers))
         variables = {
             "PADDLE_TRAINERS": trainers,
@@ -68,7 +68,7 @@ class Placement:
     def _server_variables(self) -> dict[str, str]:
         variables = {"PADDLE_PSERVERS_IP_PORT_LIST": ",".join(self.servers)}
         hosts, ports = zip(*map(split_endpoint, self.servers), strict=True)
-        if len(set(ports)) == 1:  # that generation knows one port only
+        if len(set(ports)) == 1:  # those scripts know one port only
             variables |= dict.fromkeys(("PADDLE_PSERVERS", "PADDLE_PSERVER_IPS"), ",".join(hosts))
             variables["PADDLE_PSERVER_PORT"] = ports[0]
         return variables
@@ -78,17 +78,17 @@ def split_endpoint(endpoint: str) -> tuple[str, str]:
     """Host and port of ``host:port``."""
     host, _, port = endpoint.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{endpoint!r} is no endpoint; expected HOST:PORT, such as 127.0.0.1:6174")
+        raise ValueError(f"invalid endpoint {endpoint!r}; expected HOST:PORT, such as 127.0.0.1:6174")
     return host, port
 
 
 def spread(count: int, hosts: Sequence[str], first_port: int) -> tuple[str, ...]:
-    """``count`` endpoints over ``hosts``, as evenly as can be and host by host, on ports from ``first_port`` on."""
+    """``count`` endpoints spread evenly over ``hosts``, host by host, on ports from ``first_port`` on."""
     each, more = divmod(count, len(hosts))
     return tuple(
         f"{host}:{first_port + port}" for place, host in enumerate(hosts) for port in range(each + (place < more))
     )
 
 
-# What a launcher sets, and what must not leak into a job from the shell it is started in.
+# The variables that a launcher sets, which must not leak into a job from the launcher's own environment.
 VARIABLES = frozenset(Placement(("a:1",), ("b:2",)).environment(Member("trainer", 0, "b:2")))

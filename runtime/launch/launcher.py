@@ -1,7 +1,7 @@
-"""Starts the processes of a job on this machine and stays with them: logs, a status line, the first failure, the end.
+"""Starts the processes of a job on this machine and supervises them: logs, a status line, the first failure, the end.
 
-One thread, one loop: it wakes up for output of a child, for the end of one, and for Ctrl-C. Trainers decide when a job
-is over; servers are given time to finish by themselves, and are told to after that.
+One thread, one loop: it wakes up for output of a child, for the end of one, and for Ctrl-C. A job is over when its
+trainers have ended; servers then have some time to finish by themselves before they are stopped.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from refluid.runtime.launch.ports import HeldPorts
 from refluid.runtime.launch.processes import Child, describe_end
 from refluid.runtime.launch.screen import Screen
 
-_TICK = 0.2  # seconds between looks at the clock when nothing happens
+_TICK = 0.2  # seconds between updates of the status line when nothing happens
 
 
 @dataclass
 class Launcher:
-    """Runs ``command`` once for each of ``members``, with the environment the job gives it.
+    """Runs ``command`` once for each of ``members``, with the environment of its place in the job.
 
     Args:
-        placement: who takes part, here and elsewhere.
+        placement: all processes of the job, here and on other machines.
         command: the program and its arguments.
-        members: those to start on this machine; by default all.
+        members: the processes to start on this machine; by default all.
         log_dir: the folder for one log per process, or None for none.
-        quiet: do not repeat the processes' lines.
-        grace: seconds that servers have to finish after the last trainer, and anyone after being told to stop.
+        quiet: write the processes' output to their logs only.
+        grace: seconds that servers have to finish after the last trainer, and any process after SIGTERM.
         metrics_port: the first of as many ports, one for each process's /metrics.
     """
 
@@ -49,7 +49,7 @@ class Launcher:
     ports: HeldPorts = field(default_factory=HeldPorts)
 
     def run(self) -> int:
-        """Starts all, waits for the end, and returns the exit code: 0, the first failure's, or 128 + a signal's."""
+        """Runs the job and returns its exit code: 0, that of the first failure, or 128 plus the number of a signal."""
         self._screen = Screen(sys.stdout, sys.stderr)
         self._children: list[Child] = []
         self._signal: int | None = None
@@ -72,6 +72,8 @@ class Launcher:
             self._children.append(Child(member, self.command, self._environment(member, place), log))
         where = f", logs in {self.log_dir}{os.sep}" if self.log_dir is not None else ""
         self._screen.say(f"started {_counted(self._children)}{where}")
+        if self.placement.servers:
+            self._screen.say(f"watch the job with: refluid status {','.join(self.placement.servers)}")
 
     def _environment(self, member: Member, place: int) -> Mapping[str, str]:
         environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
@@ -135,7 +137,7 @@ class Launcher:
         return [child for child in self._children if child.code() is None]
 
     def _finish(self, selector: selectors.BaseSelector) -> None:
-        """Nobody is left behind: asks, waits, and then insists. A second Ctrl-C insists at once."""
+        """Ends what still runs: SIGTERM, then SIGKILL after the grace period or at a second Ctrl-C."""
         seen, self._signal = self._signal, None
         for child in self._running():
             child.signal(signal.SIGTERM)
@@ -143,7 +145,7 @@ class Launcher:
         while self._running() and time.monotonic() < end and self._signal is None:
             self._wait(selector)
         for child in self._running():
-            self._screen.say(f"{child.member} does not stop; it is killed")
+            self._screen.say(f"{child.member} did not stop in time; killing it")
         for child in self._children:
             child.end()
             self._show_output(child)
@@ -157,7 +159,7 @@ class Launcher:
 
 
 class _Signals:
-    """While entered, signals that end a program are told to ``note``; they and the ends of children wake a socket."""
+    """While entered, passes signals that end a program to ``note``; they and ends of children wake a selector."""
 
     _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -165,19 +167,19 @@ class _Signals:
         self._note = note
 
     def __enter__(self) -> socket.socket:
-        self._awake, self._bell = socket.socketpair()
-        for end in (self._awake, self._bell):
+        self._awake, self._waker = socket.socketpair()
+        for end in (self._awake, self._waker):
             end.setblocking(False)
         self._before = {number: signal.signal(number, self._handle) for number in (*self._ENDING, signal.SIGCHLD)}
-        self._bell_before = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+        self._fd_before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         return self._awake
 
     def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(self._bell_before)
+        signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._awake.close()
-        self._bell.close()
+        self._waker.close()
 
     def _handle(self, number: int, _: object) -> None:
         if number in self._ENDING:
@@ -185,7 +187,7 @@ class _Signals:
 
 
 def _drain(woken: object) -> None:
-    """Takes the bytes that woke us; the signals they stand for are noted already."""
+    """Discards the bytes that woke the loop; their signals were recorded by the handler."""
     assert isinstance(woken, socket.socket)
     with contextlib.suppress(BlockingIOError):
         woken.recv(4096)

@@ -1,4 +1,4 @@
-"""Jobs whose processes all run on this machine, on ports that are free."""
+"""Jobs whose processes all run on this machine, on free ports."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LOOPBACK = "127.0.0.1"
 
 
 def script_command(script: str, arguments: Sequence[str]) -> list[str]:
-    """The command that runs a Python script as this interpreter would."""
+    """The command that runs a Python script with this interpreter."""
     if not Path(script).is_file():
-        raise FileNotFoundError(f"there is no script {script}")
+        raise FileNotFoundError(f"script {script} does not exist")
     return [sys.executable, "-u", script, *arguments]
 
 
 def free_job(servers: int, trainers: int, ports: HeldPorts) -> Placement:
-    """A job of so many processes on free loopback ports, which ``ports`` holds."""
-    return Placement(ports.hold_in_line(servers) if servers else (), free_endpoints(trainers, ports))
+    """The placement of a job on free loopback ports, which ``ports`` holds."""
+    return Placement(ports.hold_same_port(servers) if servers else (), free_endpoints(trainers, ports))
 
 
 def free_endpoints(count: int, ports: HeldPorts, host: str = LOOPBACK) -> tuple[str, ...]:
@@ -31,10 +31,10 @@ def free_endpoints(count: int, ports: HeldPorts, host: str = LOOPBACK) -> tuple[
 
 
 def hold_given(endpoints: Sequence[str], ports: HeldPorts) -> None:
-    """Holds the ports a user has chosen; one that is in use is found here, and not in the log of a server."""
+    """Holds the ports that a user has chosen, so that a port in use is reported here and not in the log of a server."""
     for endpoint in endpoints:
         host, port = split_endpoint(endpoint)
         try:
             ports.hold(host, int(port))
         except OSError as error:
-            raise OSError(f"no process here can listen on {endpoint}: {os.strerror(error.errno or 0)}") from error
+            raise OSError(f"cannot listen on {endpoint}: {os.strerror(error.errno or 0)}") from error

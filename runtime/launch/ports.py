@@ -1,8 +1,8 @@
 """Free ports, held until the process they are for listens on them.
 
-Looking for a free port and using it later is a race, unless the port stays taken in between. A socket that is bound
-but does not listen does that: the system gives its port to nobody who asks for any free one, and on Linux whoever binds
-it by number with SO_REUSEADDR, as servers do, still can.
+Finding a free port and using it later is a race, unless the port stays taken in between. A socket that is bound but
+does not listen keeps it: the system does not hand its port out as a free one, and on Linux a process that binds it by
+number with SO_REUSEADDR, as servers do, still can.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class HeldPorts:
         self._sockets.append(held)
         return f"{host}:{held.getsockname()[1]}"
 
-    def hold_in_line(self, count: int) -> tuple[str, ...]:
-        """``count`` loopback endpoints with one port: 127.0.0.1, 127.0.0.2, and so on.
+    def hold_same_port(self, count: int) -> tuple[str, ...]:
+        """Holds one port on ``count`` loopback addresses: 127.0.0.1, 127.0.0.2, and so on.
 
-        Where the system has no such addresses (they are Linux's), the ports differ instead.
+        Systems other than Linux do not have these addresses; there the ports differ instead.
         """
         hosts = [f"127.0.0.{number}" for number in range(1, count + 1)]
         for _ in range(_ATTEMPTS if count < 255 and _has_address(hosts[-1]) else 0):
@@ -40,7 +40,7 @@ class HeldPorts:
             port, sockets = first.getsockname()[1], [first]
             try:
                 sockets += [_bind(host, port) for host in hosts[1:]]
-            except OSError:  # someone else's port on one of the addresses
+            except OSError:  # the port is in use on one of the addresses
                 for held in sockets:
                     held.close()
                 continue
@@ -49,19 +49,19 @@ class HeldPorts:
         return tuple(self.hold(hosts[0]) for _ in hosts)
 
     def release_for_children(self) -> None:
-        """Called before the children start: lets go where a held port could not be listened on."""
+        """Releases the ports before children start, on systems where a held port cannot be listened on."""
         if not sys.platform.startswith("linux"):
             self.close()
 
     def close(self) -> None:
-        """Lets all ports go."""
+        """Releases all ports."""
         for held in self._sockets:
             held.close()
         self._sockets.clear()
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    # A name may stand for several addresses; the first is the one a server of that name binds.
+    # A name may have several addresses; a server of that name binds the first one.
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     held = socket.socket(family, kind, protocol)
     try:

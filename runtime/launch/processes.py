@@ -1,4 +1,4 @@
-"""One child process of a job: in a session of its own, its output read line by line, ended with all it started."""
+"""One child process of a job: it has its own session, its output is read by lines, and its children end with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Child:
-    """A running member: feed `read_output` when its pipe is ready, and ask `code` whether it has ended."""
+    """A running member: call `read_output` when its pipe is readable; `code` says whether it has ended."""
 
     def __init__(
         self, member: Member, command: Sequence[str], environment: Mapping[str, str], log: Path | None
@@ -38,7 +38,7 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # what it starts itself is ended with it, by its process group
+            start_new_session=True,  # its own children are ended with it, by process group
             preexec_fn=_die_with_parent(),
         )
         assert self._process.stdout is not None
@@ -46,7 +46,7 @@ class Child:
         os.set_blocking(self._pipe.fileno(), False)
 
     def fileno(self) -> int:
-        """The pipe of its output, for a selector."""
+        """The pipe of its output, for selectors."""
         return self._pipe.fileno()
 
     @property
@@ -54,13 +54,13 @@ class Child:
         return self._process.pid
 
     def code(self) -> int | None:
-        """Its exit code (as a shell has it: 128 + number for a signal), or None while it runs."""
+        """Its exit code as shells report it (128 plus the number of a signal), or None while it runs."""
         if self._code is None:
             self._code = self._peek()
         return self._code
 
     def _peek(self) -> int | None:
-        """The exit code of a process that stays a zombie: until `end` nobody else can get the number of its group."""
+        """The exit code without reaping: until `end` no other process can get the number of its group."""
         if not hasattr(os, "waitid"):
             code = self._process.poll()
             return code if code is None or code >= 0 else 128 - code
@@ -70,7 +70,7 @@ class Child:
         return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
 
     def read_output(self, show: Callable[[str], None]) -> None:
-        """Moves what it has written into its log, and shows every complete line."""
+        """Copies available output to the log and passes every complete line to ``show``."""
         while self.output_open:
             try:
                 piece = os.read(self._pipe.fileno(), 1 << 16)
@@ -89,12 +89,12 @@ class Child:
                 show(text)
 
     def signal(self, number: int) -> None:
-        """Sends a signal to it and to whatever it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # all gone; macOS answers so for zombies
+        """Sends a signal to the process and its children."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; macOS raises the second for zombies
             os.killpg(self.pid, number)
 
     def end(self) -> None:
-        """Ends what is left of its process group, and waits for it."""
+        """Kills what is left of its process group and reaps it."""
         self.code()
         self.signal(signal.SIGKILL)
         self._process.wait()
@@ -107,23 +107,23 @@ class Child:
 
 
 def describe_end(code: int) -> str:
-    """An exit code in words."""
+    """Describes an exit code for messages."""
     if code <= 128 or code - 128 not in set(signal.Signals):
-        return f"ended with exit code {code}"
+        return f"exited with code {code}"
     name = signal.Signals(code - 128).name
-    hint = ", perhaps because memory ran out" if name == "SIGKILL" else ""
-    return f"was ended by {name}{hint}"
+    hint = ", possibly because memory ran out" if name == "SIGKILL" else ""
+    return f"was killed by {name}{hint}"
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux, what a child does first: ask for SIGTERM should the launcher itself be killed."""
+    """On Linux, makes a child receive SIGTERM if the launcher is killed."""
     if not sys.platform.startswith("linux"):
         return None
     library, parent = ctypes.CDLL(None), os.getpid()
 
-    def ask() -> None:
+    def request() -> None:
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(1)
 
-    return ask
+    return request

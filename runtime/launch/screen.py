@@ -1,69 +1,78 @@
-"""What a launcher shows: lines with their writer's name, and on a terminal one line at the bottom that is rewritten.
+"""What a launcher shows: lines of its processes with their names, and on a terminal a status line at the bottom.
 
-Lines of the processes go to the output, the launcher's own words and the status line to the error stream.
+Lines of processes go to the output, messages of the launcher and the status line to the error stream. rich draws where
+both are terminals, because only one writer can keep the status line in place; elsewhere lines are written as they are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from refluid.runtime.launch.environment import Member
 
-_COLOURS = (36, 33, 32, 35, 34, 31)
-_ERASE = "\r\x1b[K"
+_COLORS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 class Screen:
-    """Writes to two streams; the status line, and colours, only where someone can see them."""
+    """Writes lines to two streams, and a status line and colors to terminals only."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out, self._err = out, err
+        self._console = Console(file=err, highlight=False) if _is_terminal(err) else None
+        self._shared = self._console is not None and _is_terminal(out)
+        self._live: Live | None = None
         self._status = ""
 
     def line(self, member: Member, text: str) -> None:
-        """One line that a member wrote."""
-        name = f"[{member}]"
-        if _is_terminal(self._out) and "NO_COLOR" not in os.environ:
-            colour = _COLOURS[(member.index * 2 + (member.role == "server")) % len(_COLOURS)]
-            name = f"\x1b[{colour}m{name}\x1b[0m"
-        self._write(self._out, f"{name} {text}")
+        """Writes one line of a member's output."""
+        if self._console is not None and self._shared:
+            color = _COLORS[(member.index * 2 + (member.role == "server")) % len(_COLORS)]
+            self._console.print(Text.assemble((f"[{member}]", color), " ", Text.from_ansi(text)), soft_wrap=True)
+        else:
+            _write(self._out, f"[{member}] {text}\n")
 
     def say(self, text: str) -> None:
-        """One line of the launcher itself."""
-        self._write(self._err, f"[launch] {text}")
+        """Writes one line of the launcher itself."""
+        if self._console is not None:
+            self._console.print(Text(f"[launch] {text}"), soft_wrap=True)
+        else:
+            _write(self._err, f"[launch] {text}\n")
 
     def status(self, text: str) -> None:
-        """Replaces the line at the bottom."""
-        if not _is_terminal(self._err):
+        """Replaces the status line."""
+        if self._console is None or text == self._status:
             return
-        text = "".join(sign if sign.isprintable() else " " for sign in text)
-        text = text[: shutil.get_terminal_size().columns - 1]
-        if text != self._status:
-            self._status = text
-            _put(self._err, f"{_ERASE}{text}")
+        self._status = text
+        if self._live is None:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        shown = "".join(sign if sign.isprintable() else " " for sign in text)
+        self._live.update(Text(shown, no_wrap=True, overflow="crop"), refresh=True)
 
     def close(self) -> None:
-        """Takes the line at the bottom away."""
-        if self._status:
-            _put(self._err, _ERASE)
-            self._status = ""
-
-    def _write(self, stream: TextIO, text: str) -> None:
-        if self._status:
-            _put(self._err, _ERASE)
-        _put(stream, f"{text}\n")
-        if self._status:
-            _put(self._err, self._status)
+        """Removes the status line."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _put(stream: TextIO, text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads on; the job goes on, and its logs are complete
+def _write(stream: TextIO, text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody reads any more; the job goes on, and its logs are complete
         stream.write(text)
         stream.flush()

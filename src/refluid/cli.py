@@ -1,4 +1,4 @@
-"""The command line ``refluid``: which commands there are, and where each is. Commands are imported when called."""
+"""The command line ``refluid``: its commands and their modules, which are imported when a command is called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ERRORS = (OSError, ValueError, TypeError, ImportError, NotImplementedError, Run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; 0 when all is well, 1 when a check finds a difference, 2 when the command cannot be done."""
+    """Runs a command; returns 0 on success, 1 if a check finds a difference, 2 if the command cannot be carried out."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     name = arguments[0] if arguments and arguments[0] in _COMMANDS else _named(arguments)
     module, text = _COMMANDS[name]
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments[1:])
     try:
         return run(chosen)
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except _ERRORS as error:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _named(arguments: Sequence[str]) -> str:
-    """The command in a line that does not begin with one: mostly a call for help, which ends here."""
+    """The command in a line that does not begin with one; prints help and exits if there is none."""
     parser = argparse.ArgumentParser("refluid", description="Saved Fluid models, and distributed jobs.")
     parser.add_argument("--version", action="version", version=f"refluid {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)

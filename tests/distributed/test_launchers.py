@@ -77,7 +77,7 @@ def test_a_port_in_use_is_said_before_anything_starts(run):
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"
         code, seen, _, err = run("launch_ps", "--endpoints", endpoint)
     assert (code, seen) == (2, {})
-    assert err == f"launch_ps: no process here can listen on {endpoint}: Address already in use\n"
+    assert err == f"launch_ps: cannot listen on {endpoint}: Address already in use\n"
 
 
 def test_each_node_starts_its_own_part(run):
@@ -93,7 +93,7 @@ def test_each_node_starts_its_own_part(run):
 
 def test_a_node_must_be_one_of_the_nodes(run):
     code, _, _, err = run("launch_ps", "--node_ip", "10.0.0.7")
-    assert (code, err) == (2, "launch_ps: --node_ip 10.0.0.7 is none of --cluster_node_ips 127.0.0.1\n")
+    assert (code, err) == (2, "launch_ps: --node_ip 10.0.0.7 is not one of --cluster_node_ips 127.0.0.1\n")
 
 
 def test_a_failing_trainer_gives_its_exit_code(run, tmp_path):

@@ -1,4 +1,4 @@
-"""What the two launchers' command lines have in common."""
+"""Options and messages that both launchers share."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from refluid.runtime.launch.local_job import LOOPBACK
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """Adds the options and arguments of both launchers."""
     parser.add_argument("--cluster_node_ips", default=LOOPBACK, help="the nodes, such as 10.0.0.1,10.0.0.2")
-    parser.add_argument("--node_ip", default=LOOPBACK, help="which of them this is")
+    parser.add_argument("--node_ip", default=LOOPBACK, help="this node")
     parser.add_argument("--print_config", type=_truth, default=True, help="print the options first (default True)")
     parser.add_argument("--log_dir", help="the folder for one log per process")
     parser.add_argument("training_script", help="the script that every process runs")
-    parser.add_argument("training_script_args", nargs=argparse.REMAINDER, help="what follows goes to the script")
+    parser.add_argument("training_script_args", nargs=argparse.REMAINDER, help="passed to the script")
 
 
 def _truth(text: str) -> bool:
     if text.lower() not in ("true", "false", "1", "0"):
-        raise argparse.ArgumentTypeError(f"expected True or False, not {text}")
+        raise argparse.ArgumentTypeError(f"expected True or False, got {text!r}")
     return text.lower() in ("true", "1")
 
 
 def each_name(text: str) -> list[str]:
-    """The names in a list with commas."""
+    """The names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def print_configuration(args: argparse.Namespace) -> None:
-    """The options as they were understood."""
+    """Prints the options as they were parsed."""
     print("-----------  Configuration Arguments -----------")
     for name, value in sorted(vars(args).items()):
         print(f"{name}: {value}")
@@ -39,7 +39,7 @@ def print_configuration(args: argparse.Namespace) -> None:
 
 
 def run(name: str, launch: Callable[[], int]) -> int:
-    """The exit code of a launch; 2 with a message when it cannot begin."""
+    """Runs a launch and returns its exit code; 2 with a message if it cannot start."""
     try:
         return launch()
     except (OSError, ValueError) as error:

@@ -1,6 +1,6 @@
 """``python -m paddle.distributed.launch train.py``: one process per device, for collective training.
 
-It sets the environment and starts the processes: one for each of ``--selected_gpus``, or ``--nproc_per_node`` of them.
+It starts one process for each of ``--selected_gpus``, or ``--nproc_per_node`` processes, and sets their environment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def launch(args: argparse.Namespace) -> int:
-    """Runs a job; its exit code."""
+    """Runs a job and returns its exit code."""
     nodes, node, port = _place(args)
     gpus = each_name(args.selected_gpus) if args.selected_gpus else [str(gpu) for gpu in range(args.gpus or 0)]
     count = len(gpus) or args.nproc_per_node or 1
@@ -57,7 +57,7 @@ def launch(args: argparse.Namespace) -> int:
 
 
 def _place(args: argparse.Namespace) -> tuple[list[str], str, int | None]:
-    """All nodes, which of them this is, and the first port."""
+    """All nodes, this node, and the first port."""
     nodes, node, port = each_name(args.cluster_node_ips), args.node_ip, args.started_port
     if args.use_paddlecloud:
         nodes = each_name(os.environ.get("PADDLE_TRAINERS", "")) or nodes
@@ -74,7 +74,7 @@ def _place(args: argparse.Namespace) -> tuple[list[str], str, int | None]:
 
 
 def _with_gpus(members: list[Member], gpus: list[str]) -> list[Member]:
-    """Each process's device, numbered as the process sees it: from 0 among the visible ones."""
+    """The processes with their devices, numbered from 0 among the visible ones as each process sees them."""
     visible = each_name(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     missing = [gpu for gpu in gpus if visible and gpu not in visible]
     if missing:
@@ -84,7 +84,7 @@ def _with_gpus(members: list[Member], gpus: list[str]) -> list[Member]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Runs the command."""
     args = parse_args(arguments)
     if args.print_config:
         print_configuration(args)

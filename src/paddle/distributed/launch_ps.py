@@ -1,7 +1,7 @@
 """``python -m paddle.distributed.launch_ps --server_num 2 --worker_num 2 train.py``: a parameter-server job.
 
-Without ``--start_port`` or ``--endpoints`` the ports are free ones. With several ``--cluster_node_ips`` the servers and
-workers are spread over the nodes, and the launcher of each node, told apart by ``--node_ip``, starts its own.
+Without ``--start_port`` or ``--endpoints`` it uses free ports. With several ``--cluster_node_ips`` the servers and
+workers are spread over the nodes, and the launcher on each node, identified by ``--node_ip``, starts the node's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from refluid.runtime.launch.local_job import LOOPBACK, free_endpoints, hold_give
 from refluid.runtime.launch.ports import HeldPorts
 
 _START_PORT = 6170
-_TRAINER_PORTS = 1000  # above the servers': trainers of several nodes need ports that all nodes know
+_TRAINER_PORTS = 1000  # added to the servers' ports: with several nodes, trainers need ports that all nodes know
 
 
 def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -36,10 +36,10 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def launch(args: argparse.Namespace) -> int:
-    """Runs a job; its exit code."""
+    """Runs a job and returns its exit code."""
     nodes = each_name(args.cluster_node_ips)
     if args.node_ip not in nodes:
-        raise ValueError(f"--node_ip {args.node_ip} is none of --cluster_node_ips {args.cluster_node_ips}")
+        raise ValueError(f"--node_ip {args.node_ip} is not one of --cluster_node_ips {args.cluster_node_ips}")
     ports = HeldPorts()
     servers, trainers = _endpoints(args, nodes, ports)
     job = Placement(servers, trainers)
@@ -55,7 +55,7 @@ def _endpoints(args: argparse.Namespace, nodes: list[str], ports: HeldPorts) -> 
     elif args.start_port or len(nodes) > 1:
         servers = spread(args.server_num, nodes, args.start_port or _START_PORT)
     else:
-        servers = ports.hold_in_line(args.server_num)
+        servers = ports.hold_same_port(args.server_num)
         return servers, free_endpoints(args.worker_num, ports)
     hold_given([server for server in servers if here is None or split_endpoint(server)[0] in here], ports)
     if here is None and nodes == [LOOPBACK]:
@@ -65,7 +65,7 @@ def _endpoints(args: argparse.Namespace, nodes: list[str], ports: HeldPorts) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Runs the command."""
     args = parse_args(arguments)
     if args.print_config:
         print_configuration(args)

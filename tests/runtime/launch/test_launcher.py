@@ -55,7 +55,7 @@ def finish(process, timeout=60):
 def wait_for(condition, what, timeout=30):
     end = time.monotonic() + timeout
     while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain for {what}"
+        assert time.monotonic() < end, f"the condition never held: {what}"
         time.sleep(0.01)
     return found
 
@@ -78,7 +78,10 @@ def pids(folder, count):
 def test_lines_are_prefixed_and_each_process_has_its_log(launch, tmp_path):
     names = ("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID")
     code, out, err = finish(launch(SHOW, *names, options=["--servers", "1", "--trainers", "2", "--log_dir", "out"]))
-    assert (code, err) == (0, "[launch] started 1 server and 2 trainers, logs in out/\n")
+    assert code == 0
+    started, watch = err.splitlines()
+    assert started == "[launch] started 1 server and 2 trainers, logs in out/"
+    assert re.fullmatch(r"\[launch\] watch the job with: refluid status 127\.0\.0\.1:\d+", watch)
     assert sorted(out.splitlines()) == [
         "[server 0] PADDLE_TRAINER_ID 0",
         "[server 0] PADDLE_TRAINING_ROLE PSERVER",
@@ -126,8 +129,8 @@ def test_the_first_failure_is_named_with_its_last_lines_and_ends_the_job(launch,
     others = [f"{role}:{FOR_EVER}" for role in ("pserver0", "trainer0")]
     code, _, err = finish(launch(ROLES, fail, *others, options=["--servers", "1", "--quiet"]))
     assert code == 7
-    said, *lines = err.split("[launch] ")[2:]
-    assert said.startswith("trainer 1 ended with exit code 7 after ") and "(logs/workerlog.1):" in said
+    said, *lines = err.split("[launch] ")[3:]
+    assert said.startswith("trainer 1 exited with code 7 after ") and "(logs/workerlog.1):" in said
     assert [line.strip() for line in lines] == [*map(str, range(11, 30)), "the reason"]
     assert not any(map(is_alive, logged_pids(tmp_path)))
 
@@ -136,7 +139,7 @@ def test_an_ending_by_a_signal_is_named(launch):
     process = launch(ROLES, "trainer0:os.kill(os.getpid(), signal.SIGKILL)", options=ONE)
     code, _, err = finish(process)
     assert code == 137
-    assert "trainer 0 was ended by SIGKILL, perhaps because memory ran out" in err
+    assert "trainer 0 was killed by SIGKILL, possibly because memory ran out" in err
 
 
 def test_servers_that_stay_are_stopped_after_the_last_trainer(launch, tmp_path):
@@ -168,7 +171,7 @@ def test_whoever_does_not_stop_is_killed(launch, tmp_path):
     process.send_signal(signal.SIGINT)
     code, _, err = finish(process)
     assert code == 130
-    assert "trainer 0 does not stop; it is killed" in err
+    assert "trainer 0 did not stop in time; killing it" in err
 
 
 def test_a_killed_launcher_takes_its_processes_along(launch, tmp_path):
@@ -219,4 +222,4 @@ def test_a_missing_script_is_said_at_once(launch, tmp_path):
     process = subprocess.run(
         [sys.executable, "-m", "refluid.cli", "launch", "nowhere.py"], cwd=tmp_path, capture_output=True, text=True
     )
-    assert (process.returncode, process.stderr) == (2, "refluid launch: there is no script nowhere.py\n")
+    assert (process.returncode, process.stderr) == (2, "refluid launch: script nowhere.py does not exist\n")

@@ -21,7 +21,7 @@ def address(endpoint):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="127.0.0.2 is an address on Linux only")
 def test_servers_in_line_share_one_port(ports):
-    endpoints = [address(endpoint) for endpoint in ports.hold_in_line(3)]
+    endpoints = [address(endpoint) for endpoint in ports.hold_same_port(3)]
     assert [host for host, _ in endpoints] == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
     assert len({port for _, port in endpoints}) == 1
 

@@ -110,6 +110,6 @@ def test_the_command_speaks_json_and_knows_the_environment(endpoint, capsys, mon
 def test_the_command_needs_endpoints(capsys, monkeypatch):
     monkeypatch.delenv("PADDLE_PSERVERS_IP_PORT_LIST", raising=False)
     assert main(["status"]) == 2
-    assert "name the servers, such as 127.0.0.1:6174" in capsys.readouterr().err
+    assert "no servers given: name them, such as 127.0.0.1:6174" in capsys.readouterr().err
     assert main(["status", "nowhere"]) == 2
-    assert "'nowhere' is no endpoint" in capsys.readouterr().err
+    assert "invalid endpoint 'nowhere'" in capsys.readouterr().err
