@@ -1,5 +1,7 @@
 """Programs as text and as graphs, and what they are made of."""
 
+import re
+
 import pytest
 
 import paddle.fluid as fluid
@@ -37,16 +39,20 @@ def test_a_block_is_drawn_with_its_parameters_and_highlights(program, tmp_path):
     debugger.draw_block_graphviz(main.global_block(), highlights=["fc_0.w_0$"], path=str(tmp_path / "block.dot"))
     text = (tmp_path / "block.dot").read_text()
     assert text.startswith('digraph "block 0" {') and text.endswith("}\n")
-    assert text.count('"#ffa500"') == 1
-    assert '"var fc_0.w_0" -> "op 0" [label="Y"];' in text
+    marked = [line.split('label="')[1] for line in text.splitlines() if '"#ffa500"' in line]
+    assert [re.match(r"[a-z_]+", label)[0] for label in marked] == ["mul", "mul_grad", "sgd"], "these use the parameter"
+    assert marked[0].startswith('mul ?x1\\nfc_0.w_0 3x1"')
+    assert '"feed x" -> "op 0" [label="x"];' in text
     assert [path.name for path in tmp_path.iterdir()] == ["block.dot"]
 
 
 def test_names_are_quoted():
-    graph = drawing.Graph('a "name"')
-    graph.node("k", 'back\\slash\nand "quotes"')
+    graph, named = drawing.Graph('a "name"'), fluid.Program()
+    with fluid.program_guard(named):
+        fluid.layers.tanh(fluid.layers.data('back\\slash and "quotes"', [2]))
+    graph.add(named.global_block())
     assert 'digraph "a \\"name\\"" {' in graph.source
-    assert '"k" [label="back\\\\slash\\nand \\"quotes\\""];' in graph.source
+    assert '[label="back\\\\slash and \\"quotes\\" ?x2"' in graph.source
 
 
 def test_a_picture_is_made_where_graphviz_is_installed(tmp_path, monkeypatch):
@@ -64,7 +70,7 @@ def test_draw_graph_puts_startup_and_main_into_one_graph(program, tmp_path, monk
     graph = net_drawer.draw_graph(startup, main, filename=str(tmp_path / "net.gv"), graph_attr={"rankdir": "LR"})
     text = (tmp_path / "net.gv").read_text()
     assert text == graph.source
-    assert 'rankdir="LR"' in text and '"op startup 0"' in text and '"op main 0"' in text
+    assert 'rankdir="LR"' in text and '"startup op 0"' in text and '"main op 0"' in text
     monkeypatch.chdir(tmp_path)
     net_drawer.draw_graph(startup, main)
     assert len(list(tmp_path.glob("[0-9]*.gv"))) == 1

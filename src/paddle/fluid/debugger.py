@@ -1,6 +1,6 @@
 """Looking at programs: as pseudo-code, as graphs."""
 
-from refluid.ir.drawing import Graph, draw_block
+from refluid.ir.drawing import Graph
 from refluid.ir.text import operator_text, variable_text
 
 __all__ = ["draw_block_graphviz", "pprint_block_codes", "pprint_program_codes"]
@@ -29,10 +29,10 @@ def draw_block_graphviz(block, highlights=None, path="./temp.dot"):
     """Writes a block as a Graphviz file, and as a PDF beside it where Graphviz is installed.
 
     Args:
-      highlights: regular expressions of the names of variables that should stand out.
+      highlights: regular expressions; operators that use or write variables with such names stand out.
     """
     graph = Graph(f"block {block.idx}", rankdir="TB")
-    draw_block(block, graph, highlights or ())
+    graph.add(block, highlights=highlights or ())
     graph.save(path)
 
 

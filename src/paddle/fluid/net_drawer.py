@@ -2,7 +2,7 @@
 
 import itertools
 
-from refluid.ir.drawing import Graph, draw_block
+from refluid.ir.drawing import Graph
 
 __all__ = ["draw_graph"]
 
@@ -24,7 +24,7 @@ def draw_graph(startup_program, main_program, **kwargs):
     number = next(_numbers)
     graph = Graph(f"graph {number}", **{"rankdir": "TB", **kwargs.get("graph_attr", {})})
     node_attr = kwargs.get("node_attr")
-    draw_block(startup_program.global_block(), graph, prefix="startup ", op_attrs=node_attr)
-    draw_block(main_program.global_block(), graph, prefix="main ", op_attrs=node_attr)
+    graph.add(startup_program.global_block(), "startup", attrs=node_attr)
+    graph.add(main_program.global_block(), "main", attrs=node_attr)
     graph.save(kwargs.get("filename") or f"{number}.gv")
     return graph

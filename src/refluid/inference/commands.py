@@ -13,8 +13,9 @@ from refluid.files.storage import at
 from refluid.files.writing import atomic_write
 from refluid.inference import consistency, inspection, stablehlo
 from refluid.inference.models import FORMS, InferenceModel, open_model, refuse_own_folder, save_model
-from refluid.inference.picture import picture
 from refluid.inference.samples import make_samples
+from refluid.ir.drawing import graph_of
+from refluid.ir.svg import to_svg
 from refluid.tables import as_text, table
 from refluid.tensors import LoDTensor
 
@@ -86,10 +87,10 @@ def _inspect(chosen: argparse.Namespace) -> int:
         print(f"\n{inspection.list_operators(program)}")
     if chosen.picture:
         with atomic_write(chosen.picture) as stream:
-            stream.write(picture(program).encode())
+            stream.write(to_svg(graph_of(program)).encode())
         print("\nwrote", chosen.picture)
     if chosen.dot:
-        print("\nwrote", *inspection.draw(program, chosen.dot))
+        print("\nwrote", *graph_of(program).save(chosen.dot))
     return 0
 
 

@@ -1,14 +1,12 @@
-"""What is in a model, as text and as a graph."""
+"""What is in a model, as text."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 
-from refluid.files.storage import AnyPath
 from refluid.files.variables import feeds_and_fetches, is_persistable
 from refluid.ir import Program, Variable, as_numpy
-from refluid.ir.drawing import Graph, draw_block
 from refluid.tables import as_text, table
 
 
@@ -48,14 +46,6 @@ def list_operators(program: Program) -> str:
             outputs = ", ".join(name for name in op.output_arg_names)
             lines.append(f"{op.type:<24} {inputs} -> {outputs}")
     return "\n".join(lines)
-
-
-def draw(program: Program, path: str) -> list[AnyPath]:
-    """Writes the program as a Graphviz graph, and where Graphviz is installed as a picture; returns the files."""
-    graph = Graph("model", rankdir="TB")
-    for block in program.blocks:
-        draw_block(block, graph, prefix=f"{block.idx}.")
-    return graph.save(path)
 
 
 def _shown(variable: Variable) -> str:

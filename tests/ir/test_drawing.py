@@ -1,15 +1,16 @@
-"""Graphs of models, drawn without help."""
+"""Graphs of programs as SVG pictures; those of Graphviz are in tests/fluid/test_debugger.py."""
 
 import xml.etree.ElementTree
 
 import paddle.fluid as fluid
-from refluid.inference.picture import picture
+from refluid.ir.drawing import graph_of
+from refluid.ir.svg import to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(program):
-    root = xml.etree.ElementTree.fromstring(picture(program))
+    root = xml.etree.ElementTree.fromstring(to_svg(graph_of(program)))
     boxes = [
         {key: float(box.get(key)) for key in ("x", "y", "width", "height")} for box in root.findall(f"{SVG}rect")[1:]
     ]
