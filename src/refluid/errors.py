@@ -1,5 +1,7 @@
-"""Every exception refluid raises on purpose. Each derives from what Fluid users already catch, and keeps its
-fields, so that it can be inspected, pickled and matched in tests."""
+"""The exceptions and warnings that refluid raises.
+
+Each derives from what Fluid users already catch, and keeps its fields, so that it can be inspected and pickled.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ class EnforceNotMet(RuntimeError):
 
 
 class EOFException(Exception):
-    """A reader inside the program has no more data."""
+    """A reader inside a program has no more data."""
 
 
 class UnknownOpError(NotImplementedError, ValueError):
@@ -23,7 +25,7 @@ class UnknownOpError(NotImplementedError, ValueError):
         if written_at:
             lines.append(f"  written at  {written_at}")
         if nearest:
-            lines.append(f"  hint        the nearest op it has is {nearest}")
+            lines.append(f"  hint        did you mean {nearest}?")
         super().__init__("\n".join(lines))
 
     def __reduce__(self):
@@ -31,7 +33,7 @@ class UnknownOpError(NotImplementedError, ValueError):
 
 
 class OpError(ValueError, EnforceNotMet):
-    """An op cannot take these inputs or attributes. Raised while a program is built or compiled."""
+    """An op does not accept these inputs or attributes. Raised while a program is built, compiled or run."""
 
     def __init__(
         self,
@@ -58,11 +60,11 @@ class OpError(ValueError, EnforceNotMet):
 
 
 class OutOfRangeError(OpError, IndexError):
-    """An id or label is outside the table or the classes it indexes."""
+    """An id or label is out of range for the table or the classes it indexes."""
 
 
 class FeedError(ValueError):
-    """A fed value does not fit its variable, or a variable that must be fed is not."""
+    """A fed value does not match its variable, or a feed is missing."""
 
     def __init__(self, variable: str, problem: str, hint: str | None = None):
         self.variable, self.problem, self.hint = variable, problem, hint
@@ -73,7 +75,7 @@ class FeedError(ValueError):
 
 
 class FetchError(ValueError):
-    """A fetch names a variable that the program does not have or does not compute."""
+    """A fetch names a variable that the program does not define or compute."""
 
     def __init__(self, variable: str, problem: str, hint: str | None = None):
         self.variable, self.problem, self.hint = variable, problem, hint
@@ -96,25 +98,25 @@ class UninitializedError(EnforceNotMet):
 
 
 class PaddingWarning(UserWarning):
-    """Sequences cannot be padded in a program, so that every new total length compiles it again."""
+    """A program cannot be run with padded sequences, so every new total length compiles it again."""
 
 
 class RecompileWarning(UserWarning):
-    """A program was compiled again; the message names what changed."""
+    """A program was compiled again unexpectedly; the message names the reason."""
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint is damaged, and an older one is used in its place."""
+    """A checkpoint is damaged and is skipped in favour of an older one."""
 
 
 class ServerBusyError(OSError):
-    """A parameter server cannot listen at its endpoint."""
+    """A parameter server cannot listen on its endpoint."""
 
     def __init__(self, endpoint: str):
         self.endpoint = endpoint
         super().__init__(
-            f"server {endpoint} cannot listen there: the port is in use, or the address is not this machine's; "
-            "is another server of the job, or an earlier job, still running?"
+            f"server {endpoint} cannot listen: the port is in use or the address does not belong to this machine; "
+            "is another server of this job or of an earlier one still running?"
         )
 
     def __reduce__(self):
@@ -122,7 +124,7 @@ class ServerBusyError(OSError):
 
 
 class ServerError(RuntimeError):
-    """A parameter server refused or did not answer."""
+    """A parameter server rejected a request or did not reply."""
 
     def __init__(self, trainer: int, step: int, endpoint: str, problem: str):
         self.trainer, self.step, self.endpoint, self.problem = trainer, step, endpoint, problem
@@ -133,13 +135,13 @@ class ServerError(RuntimeError):
 
 
 class ServersMissingError(TimeoutError):
-    """Parameter servers did not come up in time."""
+    """Parameter servers did not start in time."""
 
     def __init__(self, trainer: int, missing: Sequence[str], seconds: float, reason: str):
         self.trainer, self.missing, self.seconds, self.reason = trainer, list(missing), seconds, reason
         super().__init__(
-            f"trainer {trainer}: no answer from {', '.join(self.missing)} in {seconds:.0f} s ({reason}); are these the "
-            "endpoints the servers listen at?"
+            f"trainer {trainer}: no reply from {', '.join(self.missing)} within {seconds:.0f} s ({reason}); "
+            "do the servers listen on these endpoints?"
         )
 
     def __reduce__(self):

@@ -261,7 +261,7 @@ def test_a_state_that_is_no_plain_data_is_not_loaded(model, tmp_path):
     target = tmp_path / "made"
     command = f"touch '{target}'".encode()
     (tmp_path / "model.pdopt").write_bytes(b"cos\nsystem\n(X" + struct.pack("<I", len(command)) + command + b"tR.")
-    with pytest.raises(PickleError, match=r"model.pdopt: the pickle wants os.system"):
+    with pytest.raises(PickleError, match=r"model.pdopt: the pickle refers to os.system"):
         fluid.load(main, str(tmp_path / "model"))
     (tmp_path / "model.pdparams").write_bytes(pickle.dumps(dict.fromkeys(before, "text")))
     with pytest.raises(PickleError, match=r"variable .*: .*model.pdparams holds a str for it"):

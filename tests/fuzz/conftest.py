@@ -1,4 +1,4 @@
-"""Memory is traced where a test asks for it; at the end it is told how many files were tried."""
+"""Memory tracing for the tests that ask for it, and a summary of how many files were read."""
 
 import resource
 import tracemalloc
@@ -16,5 +16,7 @@ def traced_memory():
 def pytest_terminal_summary(terminalreporter):
     from fuzz import watching
 
+    if not watching.tried:  # with xdist, other processes read them
+        return
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     terminalreporter.write_line(f"{watching.tried:,} damaged and forged files were read; peak memory {peak} MB")

@@ -40,7 +40,7 @@ def test_a_port_in_use_is_said_so():
 def test_servers_that_do_not_come_are_named(impatient):
     endpoints = free_endpoints(2)
 
-    with pytest.raises(ServersMissingError, match=f"trainer 0: no answer from {endpoints[0]}, {endpoints[1]}"):
+    with pytest.raises(ServersMissingError, match=f"trainer 0: no reply from {endpoints[0]}, {endpoints[1]}"):
         Role(endpoints).start()
 
 
@@ -53,7 +53,7 @@ def test_wait_port_waits_for_the_ports_of_servers(impatient, monkeypatch, caplog
         both = Role([here, missing])
         assert both.transpiler.get_trainer_program(wait_port=False) is both.main
         monkeypatch.setattr(waiting, "_REMINDER_INTERVAL", 0.1)
-        with pytest.raises(ServersMissingError, match=rf"trainer 0: no answer from {missing} in \d+ s"):
+        with pytest.raises(ServersMissingError, match=rf"trainer 0: no reply from {missing} within \d+ s"):
             both.transpiler.get_trainer_program()
         assert f"missing={missing} " in caplog.text
         alone = Role([here])

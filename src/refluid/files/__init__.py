@@ -1,1 +1,1 @@
-"""Everything about files: atomic writes, Fluid's formats, pickles without code, checkpoints."""
+"""Files: atomic writes, Fluid's formats, pickles that run no code, checkpoints."""

@@ -1,9 +1,9 @@
-"""Checkpoints: numbered folders that hold all that training goes on from, of which a crash never leaves a wrong one.
+"""Checkpoints: numbered folders with everything needed to resume training; a crash never leaves a broken one in use.
 
 A checkpoint holds the variables, the progress, and, written last, a manifest with the size and SHA-256 of both. Its
-folder gets its name, ``checkpoint_<number>``, when all of it is on disk (where folders cannot be renamed: the manifest
-comes last), and only then are older ones removed. A reader takes the newest folder whose files are what its manifest
-says. One process at a time writes to a folder of checkpoints.
+folder is renamed to ``checkpoint_<number>`` when all of it is on disk (where folders cannot be renamed, the manifest
+comes last), and only then are older ones removed. A reader takes the newest folder whose files match its manifest.
+One process at a time writes to a folder of checkpoints.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def save_checkpoint(folder: Any, scope: Scope, program: Program, progress: dict[
     """Writes the next checkpoint, then removes all but the newest ``keep``.
 
     Args:
-      program: its persistable variables are saved, as far as the scope has values for them.
-      progress: what else to remember, as JSON can hold it.
+      program: its persistable variables that have a value in the scope are saved.
+      progress: anything else to save; must be JSON-serialisable.
     """
     root = at(folder)
     number = max(_numbers(root), default=-1) + 1
@@ -81,7 +81,7 @@ def save_checkpoint(folder: Any, scope: Scope, program: Program, progress: dict[
 
 
 def newest_checkpoint(folder: Any) -> Checkpoint | None:
-    """The newest complete checkpoint; damaged ones are passed over, with a warning."""
+    """The newest complete checkpoint; skips damaged ones with a warning."""
     root = at(folder)
     for number in sorted(_numbers(root), reverse=True):
         path = root / f"checkpoint_{number}"
@@ -93,7 +93,7 @@ def newest_checkpoint(folder: Any) -> Checkpoint | None:
 
 
 def load_checkpoint(checkpoint: Checkpoint, scope: Scope, program: Program) -> None:
-    """Gives the variables of the program the values they had when the checkpoint was written."""
+    """Restores the variables of the program to their values in the checkpoint."""
     manifest = json.loads((checkpoint.folder / MANIFEST).read_text(encoding="utf-8"))
     variables = _saved_variables(scope, program)
     saved, wanted = set(manifest["variables"]), {v.name for v in variables}
@@ -112,16 +112,16 @@ def remove_checkpoints(folder: Any) -> None:
 
 
 def find_damage(folder: AnyPath) -> str | None:
-    """What is wrong with a checkpoint, or None if its files are what its manifest says."""
+    """What is wrong with a checkpoint, or None if its files match its manifest."""
     try:
         if (missing := [name for name in (MANIFEST, VARIABLES, PROGRESS) if not (folder / name).is_file()]) != []:
             return f"it has no {missing[0]}"
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format"] != 1 or "variables" not in manifest:
-            return f"its format is {manifest['format']}, and only 1 is known"
+            return f"its format is {manifest['format']}; only format 1 is supported"
         for name in (VARIABLES, PROGRESS):
             if hash_file(folder / name) != manifest["files"][name]:
-                return f"{name} is not the file that was written"
+                return f"{name} does not match its checksum"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest cannot be read: {error!r}"
     return None
@@ -143,7 +143,7 @@ def _numbers(root: AnyPath) -> list[int]:
 
 
 def _remove(root: AnyPath, numbers: Sequence[int]) -> None:
-    """Takes a checkpoint's name, or its manifest, away before its files, so that half of one is never looked at."""
+    """Renames a checkpoint, or removes its manifest, before removing its files, so that half of one is never read."""
     for number in numbers:
         folder = root / f"checkpoint_{number}"
         if isinstance(folder, RemotePath):

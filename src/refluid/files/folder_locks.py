@@ -1,7 +1,7 @@
-"""One process at a time changes the names in a folder, even where the folder itself is exchanged for another.
+"""Locks that let one process at a time rename files in a folder, even if the folder itself is swapped for another.
 
-A lock is the system's advisory one (``flock``) on the folder, so nothing is left behind when its holder dies. It is
-held while names change, never while content is written. Where the system has no such locks, there are none.
+A lock is an advisory ``flock`` on the folder, so nothing is left behind when its holder dies. It is held while names
+change, never while content is written. On systems without ``flock`` there is no locking.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ except ImportError:  # not on this system
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of what is at ``folder`` now: whoever waited for one that was exchanged meanwhile tries again."""
+    """Holds the lock of the folder that is at this path now; retries if it was swapped while waiting."""
     handle = _lock(folder)
     while handle is not None and not _is_at(handle, folder):
         _unlock(handle)
@@ -35,7 +35,7 @@ def locked(folder: Path) -> Iterator[None]:
 def _lock(folder: Path) -> int | None:
     if fcntl is None:
         return None
-    with suppress(OSError):  # absent, not ours to open, or on a file system without locks
+    with suppress(OSError):  # missing, not accessible, or on a file system without locks
         handle = os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -47,7 +47,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def _unlock(handle: int) -> None:
-    fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile has the handle too, and must not keep the lock
+    fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile has the handle too and would keep the lock
     os.close(handle)
 
 

@@ -9,7 +9,7 @@ from refluid.files.storage import AnyPath
 
 
 class HashingStream:
-    """Passes on what is written, and knows its fingerprint."""
+    """Forwards what is written to another stream and computes its fingerprint."""
 
     def __init__(self, stream: BinaryIO):
         self._stream, self._digest, self._size = stream, hashlib.sha256(), 0

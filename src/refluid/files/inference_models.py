@@ -1,4 +1,4 @@
-"""Inference models: the part of a program that computes some targets, and the parameters it needs, in one folder."""
+"""Inference models: the part of a program that computes given targets, with its parameters, in one folder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from refluid.scope import Scope
 def inference_program(program: Program, feeds: Sequence[str], targets: Sequence[Any]) -> Program:
     """The part of a program that computes ``targets`` from ``feeds``, for inference, with feed and fetch ops.
 
-    As in Fluid each target passes through a ``scale`` by 1, so that a model can return what it also feeds on, and the
-    fetched variables are called ``save_infer_model/scale_0.tmp_0`` and so on. ``program`` is not changed.
+    As in Fluid, each target passes through a ``scale`` by 1, so that a model can return one of its own feeds, and the
+    fetched variables are named ``save_infer_model/scale_0.tmp_0`` and so on. Does not change ``program``.
     """
     unknown = [name for name in feeds if not program.global_block().has_var(name)]
     if unknown:
@@ -41,7 +41,7 @@ def inference_program(program: Program, feeds: Sequence[str], targets: Sequence[
     if feeds:
         block.create_var(name="feed", type=VarType.FEED_MINIBATCH, persistable=True)
     block.create_var(name="fetch", type=VarType.FETCH_LIST, persistable=True)
-    for column, name in enumerate(feeds):  # each goes to the front, as in Fluid: the last one comes first
+    for column, name in enumerate(feeds):  # each is inserted at the front, as in Fluid, so the last one comes first
         block.ops.insert(0, Operator(block, "feed", {"X": ["feed"]}, {"Out": [name]}, {"col": column}))
     for column, target in enumerate(fetched):
         block.ops.append(Operator(block, "fetch", {"X": [target.name]}, {"Out": ["fetch"]}, {"col": column}))
@@ -67,7 +67,7 @@ def save_inference(
     params_filename: str | None,
     parameters: bool,
 ) -> None:
-    """Writes a program and, if wanted, its persistable variables; all files appear together."""
+    """Writes a program and, if ``parameters`` is set, its persistable variables; all files appear together."""
     model = {os.path.basename(model_filename or MODEL): program.desc.serialize_to_string()}
     chosen = [v for v in program.list_vars() if is_persistable(v)] if parameters else []
     if chosen:
@@ -80,10 +80,10 @@ def save_inference(
 def load_inference(
     scope: Scope, folder: str | None, model: str | bytes | None, params: str | bytes | None
 ) -> tuple[Program, list[str], list[Variable]]:
-    """The program, its feeds and its fetched variables; its parameters go into the scope.
+    """Returns the program, its feeds and its fetched variables; puts its parameters into the scope.
 
     Args:
-      folder: where the files are, or None if ``model`` and ``params`` are what the files would hold.
+      folder: where the files are, or None if ``model`` and ``params`` are the contents of the files.
     """
     if folder is None:
         if not isinstance(model, bytes) or not isinstance(params, bytes):

@@ -8,14 +8,14 @@ from typing import BinaryIO
 
 import numpy as np
 
-_LARGE = 1 << 20  # bytes from which an array is written as it is
+_LARGE = 1 << 20  # arrays of this many bytes and more are written as raw bytes
 
 
 def write_pickle(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a pickle of a dict of arrays, for readers as old as NumPy 1; Python's own would name modules of NumPy 2.
+    """Writes a dict of arrays as a pickle that NumPy 1 can read; Python's own would name modules of NumPy 2.
 
-    Arrays below 1 MB are written as Fluid does (protocol 2): bytes as text, which Python 2 reads too. Larger ones are
-    raw bytes (protocol 3), which Python 3 reads: a third smaller, and ten times as fast.
+    Arrays below 1 MB are written as Fluid writes them (protocol 2): bytes as text, which Python 2 can read. Larger ones
+    are raw bytes (protocol 3), which need Python 3: a third smaller, and ten times as fast.
     """
     stream.write(b"\x80\x02}(")
     for name, array in arrays.items():

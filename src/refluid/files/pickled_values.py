@@ -1,6 +1,6 @@
-"""What plain data is in a pickle, and the few things it may call: what makes NumPy arrays, dtypes, scalars and bytes.
+"""The plain data a pickle may hold, and the few functions it may name: those that make NumPy arrays, dtypes and bytes.
 
-Nothing here is the function that a pickle names. Each is a stand-in that looks at its arguments and makes a value.
+None of them is the function that the pickle names: each is a replacement that checks its arguments and makes a value.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class PickleError(ValueError):
 
 
 class Unfinished:
-    """An array or dtype whose content comes with a later instruction; ``value`` is None until then."""
+    """An array or dtype whose content follows in a later instruction; ``value`` is None until then."""
 
     def __init__(self, finish: Callable[[Any], Any]):
         self.finish, self.value = finish, None
 
 
 class Raw:
-    """Many bytes, in an array that becomes the first one the pickle makes of them."""
+    """A large run of bytes; the first array that the pickle makes of them uses this memory, later ones a copy."""
 
     def __init__(self, array: np.ndarray):
         self.array, self.is_taken = array, False
@@ -36,14 +36,14 @@ class Raw:
         return len(self.array)
 
     def take(self) -> np.ndarray:
-        """The bytes, for the caller to keep and change."""
+        """The bytes, which the caller owns."""
         array = self.array.copy() if self.is_taken else self.array
         self.is_taken = True
         return array
 
 
 def finished(value: Any) -> Any:
-    """What an unfinished value has become, if it has; anything else as it is."""
+    """The value of an `Unfinished` that has been completed; anything else unchanged."""
     return value.value if isinstance(value, Unfinished) and value.value is not None else value
 
 
@@ -57,7 +57,7 @@ def _fill_array(state: Any) -> np.ndarray:
     _, shape, dtype, fortran, data = state
     dtype = finished(dtype)
     if not isinstance(dtype, np.dtype) or not isinstance(shape, tuple) or not isinstance(data, bytes | str | Raw):
-        raise PickleError("the pickle holds an array of something else than numbers")
+        raise PickleError("the pickle holds an array of something other than numbers")
     if len(shape) > 32 or not all(isinstance(dim, int) and 0 <= dim < 1 << 48 for dim in shape):
         raise PickleError(f"the pickle holds an array of shape {shape[:40]}")
     if isinstance(data, str):  # bytes of Python 2
@@ -67,19 +67,19 @@ def _fill_array(state: Any) -> np.ndarray:
     is_own = isinstance(data, Raw) and dtype.isnative and not fortran
     array = np.frombuffer(data.take() if isinstance(data, Raw) else data, dtype)
     array = array.reshape(shape, order="F" if fortran else "C")
-    return array if is_own else array.astype(dtype.newbyteorder("="), order="C")  # the reader may change it
+    return array if is_own else array.astype(dtype.newbyteorder("="), order="C")  # the caller may modify it
 
 
 def _make_dtype(code: Any = None, align: Any = False, copy: Any = True) -> Unfinished:
     if not isinstance(code, str) or not re.fullmatch(r"[biufc](1|2|4|8|16)", code):
-        raise PickleError(f"the pickle holds the dtype {code!r}; only numbers are read")
+        raise PickleError(f"the pickle holds the dtype {code!r}; only numbers are supported")
     return Unfinished(lambda state: _ordered(np.dtype(code), state))
 
 
 def _ordered(dtype: np.dtype, state: Any) -> np.dtype:
     order, parts = state[1], state[2:5]
     if order not in ("<", ">", "|", "=") or any(part is not None for part in parts):
-        raise PickleError("the pickle holds a dtype with parts; only numbers are read")
+        raise PickleError("the pickle holds a structured dtype; only numbers are supported")
     return dtype.newbyteorder(order)
 
 
@@ -105,7 +105,7 @@ def _make_dict(items: Any = ()) -> dict[str, Any]:
 
 
 def checked_key(key: Any) -> str:
-    """Keys are names. Of anything else a forged file could hold many that fall into one place of a dict."""
+    """Returns a key that is a name; other types could be forged to collide in a dict."""
     if not isinstance(key, str):
         raise PickleError(f"the pickle has a {type(key).__name__} as a key; names are expected")
     return key
@@ -116,21 +116,21 @@ def _not_called(*_: Any) -> Any:
 
 
 def check_plain(value: Any) -> None:
-    """Raises unless a value is plain data, however far inside."""
+    """Raises PickleError unless a value is plain data at every depth."""
     _height(value, 0, {})
 
 
 def _height(value: Any, depth: int, heights: dict[int, int | None]) -> int:
-    """Containers must not hold unfinished arrays, functions or, however far inside, themselves; gives the height."""
+    """The nesting depth of a container; raises if it holds unfinished arrays, functions or, at any depth, itself."""
     if not isinstance(value, dict | list | tuple):
         if value is None or isinstance(value, bool | int | float | str | bytes | Raw | np.generic | np.ndarray):
             return 0
         raise PickleError(f"the pickle holds a {type(value).__name__}, which is not plain data")
     height = heights.get(id(value), 0)
     if height is None or depth + height > _MAX_DEPTH:
-        raise PickleError("the pickle holds containers that hold themselves, or too many inside each other")
+        raise PickleError("the pickle holds containers that contain themselves or are nested too deeply")
     if id(value) not in heights:
-        heights[id(value)] = None  # being looked at
+        heights[id(value)] = None  # being visited
         items = value.values() if isinstance(value, dict) else value
         height = 1 + max((_height(item, depth + 1, heights) for item in items), default=0)
         heights[id(value)] = height
@@ -138,7 +138,7 @@ def _height(value: Any, depth: int, heights: dict[int, int | None]) -> int:
 
 
 def with_bytes(value: Any) -> Any:
-    """A copy of a plain value in which bytes that became no array are bytes."""
+    """A copy of a plain value in which bytes that did not become an array are `bytes` objects."""
     return _copied(value, {})
 
 
@@ -155,7 +155,7 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
     return known[id(value)]
 
 
-# What a pickle may name: module and name, as NumPy 1, NumPy 2 and Python write them -> the stand-in.
+# The functions a pickle may name, as NumPy 1, NumPy 2 and Python write them, and what replaces each.
 CALLABLES: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy.core.multiarray", "_reconstruct"): _make_array,
     ("numpy._core.multiarray", "_reconstruct"): _make_array,

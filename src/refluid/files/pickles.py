@@ -1,8 +1,8 @@
 """Pickles of plain data, read without running anything.
 
-A pickle is a program for a small stack machine, and the standard one may call any function. This machine has no way to
-do so: it knows the instructions that build numbers, strings, containers and NumPy arrays. Reading takes at most sixteen
-times the size of the pickle and 16 MB.
+A pickle is a program for a small stack machine, and Python's own machine can call any function. This one cannot: it
+only has the instructions that build numbers, strings, containers and NumPy arrays. Reading takes at most sixteen times
+the size of the pickle plus 16 MB.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from refluid.files.raw import left, read_aligned
 __all__ = ["PickleError", "read_pickle"]
 
 _MARK = object()
-_MAX_LINE = 4096  # only names and short numbers are written as lines
-_LARGE = 1 << 16  # bytes from which an array can have them where they are
+_MAX_LINE = 4096  # only names and short numbers are stored as lines
+_LARGE = 1 << 16  # runs of this many bytes and more are read straight into the memory of an array
 
 
 def read_pickle(source: bytes | BinaryIO) -> Any:
@@ -38,7 +38,7 @@ def read_pickle(source: bytes | BinaryIO) -> Any:
       source: the pickle, or a stream that holds it and nothing more.
 
     Raises:
-      PickleError: the bytes are no pickle, or one that wants more than plain data.
+      PickleError: the bytes are not a pickle, or not one of plain data.
     """
     machine = _Machine(io.BytesIO(source) if isinstance(source, bytes) else source)
     try:
@@ -61,14 +61,14 @@ def read_pickle(source: bytes | BinaryIO) -> Any:
 
 
 class _Machine:
-    """Reads instructions; each has a method named in the table below."""
+    """Executes instructions; the table below maps each to a function."""
 
     def __init__(self, stream: BinaryIO):
         self.stream, self.position, self.size = stream, 0, left(stream)
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.raws: list[Raw] = []
-        self.budget = 15 * self.size + (15 << 20)  # bytes; a string that is used often may not become many arrays
+        self.budget = 15 * self.size + (15 << 20)  # bytes; stops a string that is used often from becoming many arrays
 
     def run(self) -> Any:
         while True:
@@ -78,7 +78,7 @@ class _Machine:
             instruction = _INSTRUCTIONS.get(code)
             if instruction is None:
                 raise PickleError(
-                    f"byte {self.position - 1} of the pickle: instruction {code:#x} is not for plain data"
+                    f"byte {self.position - 1} of the pickle: instruction {code:#x} is not supported for plain data"
                 )
             instruction(self)
         if len(self.stack) != 1:
@@ -105,13 +105,13 @@ class _Machine:
         return text[:-1].decode("ascii")
 
     def push(self, value: Any) -> None:
-        self.spend(100)  # what a small object and its places take
+        self.spend(100)  # the size of a small object and the references to it
         self.stack.append(value)
 
     def spend(self, size: int) -> None:
         self.budget -= size
         if self.budget < 0:
-            raise PickleError("the pickle becomes much larger than its file")
+            raise PickleError("the pickle expands to something much larger than its file")
 
     def pop(self) -> Any:
         value = self.stack.pop()
@@ -139,7 +139,7 @@ class _Machine:
 
     def find(self, module: str, name: str) -> None:
         if (module, name) not in CALLABLES:
-            raise PickleError(f"the pickle wants {module}.{name}, which is not plain data; it was not loaded")
+            raise PickleError(f"the pickle refers to {module}.{name}, which is not plain data; nothing was loaded")
         self.push(CALLABLES[module, name])
 
 
@@ -164,7 +164,7 @@ def _text(form: str) -> Callable[[_Machine], None]:
 
 
 def _old_text(form: str) -> Callable[[_Machine], None]:
-    """A Python 2 string: text or bytes, which latin-1 can both be."""
+    """A Python 2 string, which may be text or bytes; latin-1 represents both."""
     return lambda m: m.push(str(m.take(m.number(form)), "latin-1"))
 
 
@@ -235,7 +235,7 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
     ord(code): instruction
     for code, instruction in {
         "\x80": lambda m: m.take(1),  # the protocol
-        "\x95": lambda m: m.take(8),  # how long the next instructions are
+        "\x95": lambda m: m.take(8),  # the length of the next frame
         "(": lambda m: m.push(_MARK),
         "0": lambda m: m.stack.pop(),
         "1": lambda m: m.pop_to_mark(),

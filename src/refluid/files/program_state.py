@@ -1,4 +1,4 @@
-"""Fluid 1.6's second way to save: ``PREFIX.pdparams``, ``PREFIX.pdopt`` (pickled dicts) and ``PREFIX.pdmodel``."""
+"""Fluid 1.6's `fluid.save` format: ``PREFIX.pdparams`` and ``PREFIX.pdopt`` (pickled dicts), ``PREFIX.pdmodel``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SUFFIXES = (".pdparams", ".pdopt", ".pdmodel")
 
 
 def save_state(scope: Scope, program: Program, path: str) -> None:
-    """Writes parameters, the other persistable variables and the program; the three files appear one after another."""
+    """Writes the parameters, the other persistable variables and the program into three files."""
     prefix = at(path)
     if path.endswith("/") or not prefix.name:
-        raise ValueError(f"{path!r} must end in the name the files begin with, such as 'folder/model'")
+        raise ValueError(f"{path!r} must end in a file name prefix, such as 'folder/model'")
     writers: dict[str, Any] = {}
     for suffix, variables in ((".pdparams", parameters(program)), (".pdopt", optimizer_state(program))):
         arrays = {v.name: _value(scope, v, path) for v in variables}
@@ -41,7 +41,7 @@ def parameters(program: Program) -> list[Variable]:
 
 
 def optimizer_state(program: Program) -> list[Variable]:
-    """Every other variable that outlives a run: optimizer state, learning rate, counters."""
+    """The other persistable variables: optimizer state, learning rate, counters."""
     return [
         v for v in program.list_vars() if is_persistable(v) and not isinstance(v, Parameter) and not v.need_check_feed
     ]
@@ -55,7 +55,7 @@ def _value(scope: Scope, variable: Variable, path: str) -> np.ndarray:
 
 
 def load_state(scope: Scope, program: Program, path: str, variables: Sequence[Variable] | None = None) -> None:
-    """Loads what `save_state` wrote, or a folder or combined file of variables, into a scope; all or nothing."""
+    """Loads the files of `save_state`, or a folder or combined file of variables, into a scope; all or nothing."""
     prefix = _prefix(path)
     if not at(prefix + ".pdparams").exists():
         _load_variable_files(scope, program, path, variables)
@@ -75,7 +75,7 @@ def _pick(variables: Sequence[Variable], arrays: Mapping[str, Any], path: str) -
         if not isinstance(arrays[variable.name], np.ndarray | np.generic):
             raise PickleError(f"variable {variable.name}: {path} holds a {type(arrays[variable.name]).__name__} for it")
         check_fits(variable, arrays[variable.name], path)
-    counts = Counter(map(id, arrays.values()))  # a file may hold one array under two names; in a scope they are two
+    counts = Counter(map(id, arrays.values()))  # a file may share one array between two names; a scope does not
     return {v.name: arrays[v.name].copy() if counts[id(arrays[v.name])] > 1 else arrays[v.name] for v in variables}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from refluid.files.storage import AnyPath
 from refluid.ir import Program
 
-MODEL = "__model__"  # what Fluid calls the program of an inference model
+MODEL = "__model__"  # the name Fluid gives to the program of an inference model
 
 
 def read_program(path: AnyPath) -> Program:
@@ -13,7 +13,7 @@ def read_program(path: AnyPath) -> Program:
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it holds something else.
+      ValueError: it does not hold a program.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {path}")

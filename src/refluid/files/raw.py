@@ -1,4 +1,4 @@
-"""Bytes out of streams, into room that JAX takes as an array without a copy."""
+"""Reads bytes into memory that JAX can use as an array without a copy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-_ALIGNMENT = 64  # from which JAX takes an array as it is
+_ALIGNMENT = 64  # the alignment JAX needs to use an array in place
 
 
 def left(stream: BinaryIO) -> int:
-    """How many bytes a stream still has."""
+    """How many bytes are left in a stream."""
     position = stream.tell()
     end = stream.seek(0, os.SEEK_END)
     stream.seek(position)
@@ -19,10 +19,10 @@ def left(stream: BinaryIO) -> int:
 
 
 def read_aligned(stream: BinaryIO, size: int) -> np.ndarray:
-    """The next ``size`` bytes, of which there must be as many; see `left`.
+    """The next ``size`` bytes; check with `left` first that there are as many.
 
     Raises:
-      EOFError: the stream ends before.
+      EOFError: the stream ends earlier.
     """
     room = np.empty(size + _ALIGNMENT, np.uint8)
     start = -room.ctypes.data % _ALIGNMENT

@@ -16,7 +16,7 @@ from refluid.tensors import LoDTensor
 
 
 def to_bytes(holders: Mapping[str, Any]) -> bytes:
-    """A file's content: tensors by the names of their variables."""
+    """The content of a file that holds these tensors, by variable name."""
     library, arrays = _library(), {}
     for name, holder in holders.items():
         if not isinstance(holder, LoDTensor):
@@ -28,7 +28,7 @@ def to_bytes(holders: Mapping[str, Any]) -> bytes:
 
 
 def load_variables(scope: Scope, variables: Sequence[Variable], path: AnyPath) -> None:
-    """Gives variables their values from a file; other tensors in it are left alone."""
+    """Loads variables from a file; ignores other tensors in it."""
     library = _library()
     try:
         arrays = library.load(path.read_bytes()) if isinstance(path, RemotePath) else library.load_file(str(path))

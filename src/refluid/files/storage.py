@@ -1,7 +1,7 @@
-"""Where files are: folders of this machine, and whatever fsspec reaches (``memory://``, ``hdfs://``, ``s3://``, …).
+"""Paths: local ones, and everything that fsspec reaches (``memory://``, ``hdfs://``, ``s3://``, …).
 
-`at` makes a path of either kind. Those elsewhere have the part of `pathlib.Path` that reading needs; fsspec and its
-drivers are imported only for them. They are no `os.PathLike`: a function that knows only this machine must not take
+`at` makes a path of either kind. Remote paths have the part of `pathlib.Path` that reading needs; fsspec and its
+drivers are imported only for them. They are not `os.PathLike`: a function that only handles local files must not take
 ``s3://bucket`` for a folder called ``s3:``.
 """
 
@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-PARTIAL = ".partial"  # how the name of a file or folder ends that is not complete yet
+PARTIAL = ".partial"  # suffix of a file or folder that is not complete yet
 _URL = re.compile(r"([A-Za-z][\w+.:-]*)://(.*)", re.DOTALL)
 
 
 class RemotePath:
-    """A file or folder that an fsspec file system has."""
+    """A file or folder on an fsspec file system."""
 
     def __init__(self, system: Any, path: str):
         self.system, self.path = system, path.rstrip("/") or "/"
@@ -54,18 +54,20 @@ class RemotePath:
         return self._fresh().isdir(self.path)
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What is in a folder; nothing where there is none."""
+        """The contents of a folder; empty if it does not exist."""
         if not self.is_dir():
             return
         for found in self.system.ls(self.path, detail=False):
-            if (path := RemotePath(self.system, found)).path != self.path:  # some list the folder itself, too
+            if (
+                path := RemotePath(self.system, found)
+            ).path != self.path:  # some file systems list the folder itself as well
                 yield path
 
     def size(self) -> int:
         return self._fresh().info(self.path)["size"]
 
     def open(self, mode: str = "rb") -> BinaryIO:
-        """A stream to read from; `refluid.files.writing` is there to write."""
+        """Opens a stream for reading; to write, use `refluid.files.writing`."""
         assert mode == "rb"
         return self._fresh().open(self.path, "rb")
 
@@ -76,12 +78,12 @@ class RemotePath:
         return self.read_bytes().decode(encoding)
 
     def remove(self) -> None:
-        """Removes a file, or a folder with all that is in it; what is not there is no error."""
+        """Removes a file, or a folder and its contents, if it exists."""
         if self.exists():
             self.system.rm(self.path, recursive=True)
 
     def _fresh(self) -> Any:
-        """The file system, which does not remember what was there before."""
+        """The file system, with its listing cache dropped."""
         self.system.invalidate_cache()
         return self.system
 
@@ -91,11 +93,11 @@ SomePath = TypeVar("SomePath", Path, RemotePath)
 
 
 def at(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
-    """The path a user means: ``file://`` and plain paths are of this machine, other URLs are fsspec's.
+    """Converts a user's path: ``file://`` and plain paths are local, other URLs go to fsspec.
 
     Raises:
-      ValueError: no file system has this kind of URL.
-      ImportError: the one that has it needs a package that is not installed.
+      ValueError: no file system handles this kind of URL.
+      ImportError: its driver needs a package that is not installed.
     """
     if isinstance(path, RemotePath):
         return path
@@ -114,20 +116,20 @@ def at(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
 
 
 def file_in(folder: str | os.PathLike[str] | RemotePath, filename: str) -> AnyPath:
-    """The file a user means with a folder, perhaps "", and a name that may begin with folders of its own."""
+    """The path of a file in a folder, which may be ""; the name may contain folders too."""
     if isinstance(folder, RemotePath):
         return folder / filename
     return at(os.path.join(folder, filename))
 
 
 def partial_name(path: SomePath) -> SomePath:
-    """A hidden name beside ``path``, for what will be there when it is complete."""
-    # Names may be as long as the file system allows; the hidden one must not be longer.
+    """A hidden name next to ``path``, for content that is not complete yet."""
+    # The hidden name must not exceed the length that the file system allows.
     return path.parent / f".{path.name[:200]}.{secrets.token_hex(6)}{PARTIAL}"
 
 
 def files_below(folder: AnyPath) -> list[str]:
-    """The files in a folder and its folders, by their paths within it, sorted."""
+    """The files in a folder and its subfolders, as sorted relative paths."""
     found = []
     for path in folder.iterdir():
         if path.is_dir():

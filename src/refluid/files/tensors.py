@@ -1,7 +1,7 @@
 """Fluid's binary form of tensors: LoDTensor and SelectedRows streams, little-endian.
 
-Readers trust nothing: they ask how many bytes are left before they make room, so that reading takes at most eight times
-the size of the file (sequence offsets are Python integers here; anything else takes its size) and 1 MB.
+Readers do not trust the file: they check how many bytes are left before they allocate, so reading takes at most eight
+times the size of the file (sequence offsets become Python integers; everything else takes its own size) plus 1 MB.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def write_selected_rows(stream: BinaryIO, rows: Any, height: int, values: Any) -
 
 
 def write_holder(stream: BinaryIO, holder: LoDTensor | SelectedRowsTensor) -> None:
-    """Writes what a scope's variable holds."""
+    """Writes the value of a variable in a scope."""
     if isinstance(holder, SelectedRowsTensor):
         write_selected_rows(stream, holder._rows, holder.height(), np.asarray(holder.get_tensor().value))
     else:
@@ -122,7 +122,7 @@ def _read_tensor(stream: BinaryIO) -> np.ndarray:
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
-    """``size`` bytes; asks how many are left first, so that a wild size does not allocate."""
+    """Reads ``size`` bytes; checks how many are left first, so that a forged size allocates nothing."""
     if size > left(stream):
         raise _ends_too_early(size, left(stream))
     return stream.read(size)

@@ -1,7 +1,7 @@
-"""Saving and loading the variables of a program, one file each or all in one, in Fluid's files.
+"""Saves and loads the variables of a program in Fluid's format, one file per variable or one file for all.
 
-Files are written so that a crash never leaves half of one; see `refluid.files.writing.write_together` for what holds
-for a folder. Loading is all or nothing: a file that is missing, damaged or of another model leaves the scope as it was.
+A crash never leaves half a file; see `refluid.files.writing.write_together` for what holds for a folder. Loading is all
+or nothing: if a file is missing, damaged or belongs to another model, the scope stays as it was.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from refluid.ir.vartype import as_numpy
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor, on_same_device, own
 
-LOADED = "@PARAMETERS_LOADED@"  # a variable of a server's scope that says that a model was loaded into it
+LOADED = "@PARAMETERS_LOADED@"  # set in a server's scope when a model has been loaded into it
 
 Folder = str | AnyPath
 _NOT_SAVED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER, VarType.RAW, VarType.STEP_SCOPES)
 
 
 def is_persistable(variable: Variable) -> bool:
-    """Whether a variable belongs into a checkpoint."""
+    """Whether a variable belongs in a checkpoint."""
     return variable.persistable and variable.type not in _NOT_SAVED
 
 
@@ -45,7 +45,7 @@ def save_variables(
     """Writes one file per variable, or all into ``filename``, sorted by name.
 
     Args:
-      beside: other files of the same folder, which appear together with the variables, or after them.
+      beside: other files for the same folder, which appear together with the variables or after them.
     """
     holders = _holders(scope, variables, str(folder))
     writers: dict[str, Any] = {name: partial(_write_one, holder) for name, holder in holders.items()}
@@ -57,14 +57,14 @@ def save_variables(
 
 
 def variables_to_bytes(scope: Scope, variables: Sequence[Variable]) -> bytes:
-    """What a combined file of the variables would hold."""
+    """The content of a combined file of the variables."""
     stream = io.BytesIO()
     _write_all(_holders(scope, variables, "memory"), stream)
     return stream.getvalue()
 
 
 def _holders(scope: Scope, variables: Sequence[Variable], goal: str) -> dict[str, Any]:
-    """What the scope holds for each variable that can be saved."""
+    """The values in the scope of the variables that can be saved."""
     holders: dict[str, Any] = {}
     for variable in variables:
         if variable.type in _NOT_SAVED:
@@ -74,7 +74,7 @@ def _holders(scope: Scope, variables: Sequence[Variable], goal: str) -> dict[str
             raise UninitializedError(variable.name, f"saving to {goal}", "run the startup program first")
         if not isinstance(held.holder, LoDTensor | SelectedRowsTensor):
             raise TypeError(
-                f"variable {variable.name} holds a {type(held.holder).__name__}, which Fluid has no file for"
+                f"variable {variable.name} holds a {type(held.holder).__name__}, which Fluid's format cannot store"
             )
         holders[variable.name] = held.holder
     return holders
@@ -90,7 +90,7 @@ def _write_all(holders: Mapping[str, Any], stream: BinaryIO) -> None:
 
 
 def load_variables(scope: Scope, variables: Sequence[Variable], folder: Folder, filename: str | None = None) -> None:
-    """Reads what `save_variables` wrote; a variable keeps its shape and dtype."""
+    """Loads the files of `save_variables`; variables keep their shapes and dtypes."""
     set_holders(scope, read_variables(variables, folder, filename))
 
 
@@ -112,7 +112,7 @@ def load_slices(scope: Scope, program: Program, folder: str) -> None:
 
 
 def read_variables(variables: Sequence[Variable], folder: Folder, filename: str | None = None) -> dict[str, Any]:
-    """What the files hold for the variables, by name, as tensors."""
+    """Reads the values of variables from files; returns tensors by name."""
     variables = [v for v in variables if v.type not in _NOT_SAVED]
     if filename is not None:
         path = file_in(folder, filename)
@@ -131,7 +131,7 @@ def read_variables(variables: Sequence[Variable], folder: Folder, filename: str 
 
 
 def read_variables_from_bytes(variables: Sequence[Variable], data: bytes) -> dict[str, Any]:
-    """What the bytes of a combined file hold for the variables."""
+    """Reads the values of variables from the bytes of a combined file."""
     return _read_all(io.BytesIO(data), [v for v in variables if v.type not in _NOT_SAVED], "memory")
 
 
@@ -168,13 +168,13 @@ def _listed(variables: Sequence[Variable]) -> str:
 
 
 def check_fits(variable: Variable, array: Any, source: str) -> None:
-    """Raises unless a value has the shape and dtype of its variable, as far as these are known."""
+    """Raises ValueError unless a value has the shape and dtype of its variable, where these are known."""
     want, have = variable.shape, array.shape
     fits = len(have) == len(want) and all(w in (-1, h) for h, w in zip(have, want, strict=True))
     if want and not fits:
         raise ValueError(
             f"variable {variable.name} has shape {list(want)}, but {source} holds {list(have)}; "
-            "the model in the file is another one"
+            "the file belongs to another model"
         )
     if variable._dtype is not None and np.dtype(as_numpy(variable.dtype)) != array.dtype:
         raise ValueError(
@@ -183,9 +183,9 @@ def check_fits(variable: Variable, array: Any, source: str) -> None:
 
 
 def set_holders(scope: Scope, holders: Mapping[str, Any]) -> None:
-    """Puts loaded tensors into a scope; compiled steps see them, because tensors that are there stay there.
+    """Puts loaded tensors into a scope; existing tensors are updated in place, so compiled steps see the values.
 
-    So do devices: a value that replaces another one goes where that lives.
+    A value that replaces another one goes to the device of that one.
     """
     for name, holder in holders.items():
         variable = scope.var(name)
@@ -202,12 +202,12 @@ def set_arrays(scope: Scope, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def give_arrays(scope: Scope, arrays: Mapping[str, np.ndarray]) -> None:
-    """Puts arrays into a scope that nobody else holds."""
+    """Puts arrays into a scope without copying; the caller must not use them afterwards."""
     set_holders(scope, {name: LoDTensor(own(array)) for name, array in arrays.items()})
 
 
 def feeds_and_fetches(program: Program) -> tuple[list[str], list[str]]:
-    """The variables an inference program's feed and fetch ops name, by column."""
+    """The names in an inference program's feed and fetch ops, in column order."""
     ops = program.global_block().ops
     feeds = sorted((op for op in ops if op.type == "feed"), key=lambda op: op.attrs.get("col", 0))
     fetches = sorted((op for op in ops if op.type == "fetch"), key=lambda op: op.attrs.get("col", 0))

@@ -1,1 +1,1 @@
-"""Samples on their way into a program: readers in threads and processes, batches, made-up data."""
+"""Input data: readers in threads and processes, batches, synthetic datasets."""

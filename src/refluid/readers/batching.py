@@ -1,4 +1,4 @@
-"""Samples of a batch, put together into one tensor for each variable that is fed."""
+"""Builds one tensor per fed variable from the samples of a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from refluid.tensors import LoDTensor
 
 @dataclass(frozen=True)
 class Slot:
-    """What a fed variable expects. A dim of -1 is not known; with ``lod_level`` a sample is a nested list of rows."""
+    """What a fed variable expects. -1 is an unknown dim; with ``lod_level`` a sample is a nested list of rows."""
 
     name: str
     shape: tuple[int, ...]
@@ -22,7 +22,7 @@ class Slot:
     lod_level: int = 0
 
     def tensor(self, samples: Sequence[Any]) -> LoDTensor:
-        """The tensor of a batch: samples stacked, or their rows one after another with the lengths kept."""
+        """The tensor of a batch: samples stacked, or their rows concatenated with the lengths recorded."""
         rows, lod = samples, []
         for level in range(self.lod_level):
             lod.append(list(itertools.accumulate(map(self._length, rows), initial=0)))
@@ -35,7 +35,7 @@ class Slot:
         try:
             return len(sequence)
         except TypeError:
-            raise self._problem(f"takes nested sequences, but found {sequence!r} in the place of one") from None
+            raise self._problem(f"takes nested sequences, but found {sequence!r} in place of one") from None
 
     def _stacked(self, samples: Sequence[Any]) -> np.ndarray:
         try:
@@ -54,7 +54,7 @@ class Slot:
             raise self._problem(f"got sequences whose rows differ in shape, {_listed(found)}") from None
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
-        """Fluid lets samples have another number of dims than declared, as long as the sizes work out."""
+        """Fluid accepts samples with another number of dims than declared, as long as the sizes match."""
         if array.ndim == len(self.shape) or sum(dim < 0 for dim in self.shape) > 1:
             return array
         try:

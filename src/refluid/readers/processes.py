@@ -1,7 +1,7 @@
-"""Readers in processes of their own, mixed into one stream in the parent.
+"""Runs readers in separate processes and merges their samples in the parent.
 
-The processes are forked, because readers are closures and cannot be pickled. They only run the reader: nothing of JAX
-is touched in them.
+The processes are forked, because readers are closures and cannot be pickled. They only run the reader and do not
+touch JAX.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 Reader = Callable[[], Iterable[Any]]
 
-# What a process sends is (kind, index of the reader, payload).
+# A process sends (kind, index of the reader, payload).
 _SAMPLE, _END, _FAILURE = range(3)
 
-# How long a silent queue is trusted before looking whether its processes are still alive.
-_LOOK_AFTER_SECONDS = 1.0
+# How long a queue may stay empty before its processes are checked.
+_LIVENESS_INTERVAL = 1.0
 
 
 def mix(readers: list[Reader], queue_size: int | None) -> Iterator[Any]:
-    """Yields the samples of all readers as they come; a reader that fails or dies raises ValueError here.
+    """Yields the samples of all readers as they arrive; raises ValueError if a reader fails or dies.
 
     Args:
-      queue_size: how many samples the one queue for all readers may hold; None gives each reader a pipe.
+      queue_size: the capacity of the queue that all readers share; None gives each reader a pipe instead.
     """
     fork = multiprocessing.get_context("fork")
     transport = _Pipes(fork, len(readers)) if queue_size is None else _Queue(fork, queue_size)
@@ -60,20 +60,20 @@ def mix(readers: list[Reader], queue_size: int | None) -> Iterator[Any]:
 
 def _start(processes: list[Any]) -> None:
     with warnings.catch_warnings():
-        # JAX and Python warn about forking beside threads. The child calls the reader only, which takes none of the
-        # locks that those threads may hold.
+        # JAX and Python warn about forking a process with threads. The child only calls the reader, which takes none
+        # of the locks that those threads may hold.
         warnings.filterwarnings("ignore", message=".*fork.*")
         for process in processes:
             process.start()
 
 
 def _run(reader: Reader, index: int, transport: _Pipes | _Queue) -> None:
-    """In the child: sends every sample, then how it ended."""
+    """Runs in the child: sends every sample, then how the reader ended."""
     transport.enter_child(index)
     try:
         for sample in reader():
             if sample is None:
-                raise ValueError("the reader gave None as a sample")
+                raise ValueError("the reader yielded None as a sample")
             transport.send((_SAMPLE, index, sample))
         transport.send((_END, index, None))
     except BrokenPipeError:
@@ -91,7 +91,7 @@ class _Pipes:
         self._sending = [sending for _, sending in pairs]
 
     def enter_child(self, index: int) -> None:
-        # Whoever keeps a copy of an end open hides from the other end that its owner is gone.
+        # An inherited copy of an end would keep the pipe open after its owner has died.
         self._sender = self._sending[index]
         for end in (*self._receiving, *self._sending):
             if end is not self._sender:
@@ -141,10 +141,10 @@ class _Queue:
         running, missed = set(range(len(processes))), set()
         while True:
             try:
-                message = self._queue.get(timeout=_LOOK_AFTER_SECONDS)
+                message = self._queue.get(timeout=_LIVENESS_INTERVAL)
             except queue.Empty:
                 gone = {index for index in running if processes[index].exitcode is not None}
-                for index in gone & missed:  # a second look: its last message may just have arrived
+                for index in gone & missed:  # checked twice: its last message may just have arrived
                     raise _lost(index, processes) from None
                 missed = gone
                 continue

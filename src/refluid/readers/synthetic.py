@@ -1,4 +1,4 @@
-"""Small made-up datasets in the format of the real ones, for machines without a network.
+"""Small synthetic datasets in the format of the real ones, for machines without a network.
 
 The environment variable REFLUID_SYNTHETIC_DATA=1 makes every dataset of `paddle.dataset` read these bytes instead of
 downloaded files; the same parser reads both. The content is the same in every run, and a model can learn it.
@@ -16,11 +16,11 @@ SWITCH = "REFLUID_SYNTHETIC_DATA"
 
 
 def wanted() -> bool:
-    """Whether the user asked for made-up data."""
+    """Whether the user asked for synthetic data."""
     return os.environ.get(SWITCH, "") not in ("", "0", "false", "False")
 
 
-# Low and high end of each feature of the Boston houses, and how much the price follows it.
+# The range of each feature of the Boston housing data, and its weight in the price.
 _FEATURES = [
     (0.0, 90.0, -6.0),
     (0.0, 100.0, 3.0),

@@ -1,7 +1,7 @@
-"""Reading and mapping ahead of a consumer, in threads.
+"""Reads and maps ahead of a consumer, in threads.
 
-A consumer that stops early closes its generator; that wakes and ends every thread behind it. An exception in a thread
-is raised in the consumer, after the items that were ready before it.
+A consumer that stops early closes its generator, which stops every thread behind it. An exception in a thread is raised
+in the consumer, after the items that were ready before it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-# A thread that is inside the user's reader when the consumer leaves ends as soon as that returns; the consumer waits
-# for it only so long.
-_PATIENCE_SECONDS = 1.0
+# A thread that is inside the user's reader when the consumer leaves stops as soon as the reader returns; the consumer
+# waits for it at most this long.
+_JOIN_TIMEOUT = 1.0
 
 
 class Closed(Exception):
-    """The other end of a channel has left."""
+    """The other end of a channel is closed."""
 
 
 class Channel:
@@ -32,7 +32,7 @@ class Channel:
         self._error: BaseException | None = None
 
     def put(self, item: Any) -> None:
-        """Adds an item, waiting for room; raises Closed when nobody will take it."""
+        """Adds an item, waiting for space; raises Closed if the consumer has closed the channel."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._items) < self._size or not self._open)
             if not self._open:
@@ -41,14 +41,14 @@ class Channel:
             self._changed.notify_all()
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Says that no item follows; with ``error``, that it is what follows."""
+        """Marks the end of the items; the consumer then raises ``error``, if there is one."""
         with self._changed:
             if self._open:
                 self._open, self._error = False, error
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Says that no item will be taken any more."""
+        """Closes the channel from the consumer's side and drops the items in it."""
         with self._changed:
             self._open = False
             self._items.clear()
@@ -84,8 +84,8 @@ def map_in_threads(
     """Yields ``function(item)`` for each item of ``source()``, computed by ``threads`` threads.
 
     Args:
-      size: how many items may be waiting before and after the threads.
-      ordered: keep the order of ``source``; otherwise a result is yielded as soon as it is there.
+      size: the capacity of the queues before and after the threads.
+      ordered: keep the order of ``source``; otherwise yield results as they complete.
     """
     arrange = _map_in_order if ordered else _map_as_completed
     channels, jobs, results = arrange(function, source, threads, size)
@@ -100,33 +100,33 @@ def map_in_threads(
 
 
 def _map_in_order(function, source, threads, size):
-    work, promised = Channel(size), Channel(size)
+    work, futures = Channel(size), Channel(size)
 
-    def promise():
+    def submit():
         for item in source():
             result: Future[Any] = Future()
-            promised.put(result)
+            futures.put(result)
             work.put((result, item))
 
     def read():
         try:
-            promise()
+            submit()
         except Closed:
             return
         except BaseException as error:  # noqa: BLE001 - raised in the consumer
-            promised.finish(error)
-        promised.finish()
+            futures.finish(error)
+        futures.finish()
         work.finish()
 
-    def keep_promises():
+    def compute():
         for result, item in work:
             try:
                 result.set_result(function(item))
             except BaseException as error:  # noqa: BLE001 - raised in the consumer
                 result.set_exception(error)
 
-    results = (result.result() for result in promised)
-    return [work, promised], [(read,)] + [(keep_promises,)] * threads, results
+    results = (result.result() for result in futures)
+    return [work, futures], [(read,)] + [(compute,)] * threads, results
 
 
 def _map_as_completed(function, source, threads, size):
@@ -169,4 +169,4 @@ def _start(name: str, target: Callable[..., None], *args: Any) -> threading.Thre
 
 def _join(thread: threading.Thread) -> None:
     if thread is not threading.current_thread():  # a forgotten generator may be collected on any thread
-        thread.join(_PATIENCE_SECONDS)
+        thread.join(_JOIN_TIMEOUT)
