@@ -96,7 +96,8 @@ class _LastResort(logging.StreamHandler[TextIO]):
     def stream(self) -> TextIO:  # pyright: ignore[reportIncompatibleVariableOverride] - looked up for every record
         return sys.stderr
 
-    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+    # A filter may also return a record since Python 3.12.
+    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:  # pyright: ignore[reportIncompatibleMethodOverride]
         logger: logging.Logger | None = logging.getLogger(record.name)
         while logger is not None:
             if any(handler is not self for handler in logger.handlers):
