@@ -1,12 +1,12 @@
-"""Predicts clicks, with parameter servers that hold and update the parameters.
+"""Predicts clicks with parameter servers that hold and update the parameters.
 
-The click log is made up: every value of every slot has a hidden weight, and a click is likely where they add up.
+The click log is synthetic: every value of every slot has a hidden weight, and their sum decides how likely a click is.
 
     refluid launch --servers 2 --trainers 2 examples/distributed_ctr.py
     refluid launch --servers 2 --trainers 2 examples/distributed_ctr.py --mode async
     python examples/distributed_ctr.py --local
 
-Trainers share each batch, so that in sync mode the job computes what the local run computes.
+Trainers share each batch, so in sync mode the job computes the same as the local run.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Fits a line to the prices of houses in Boston: the first chapter of every Fluid course.
+"""Fits a line to Boston housing prices: the first chapter of every Fluid course.
 
 python examples/fit_a_line.py                            # downloads the data
-REFLUID_SYNTHETIC_DATA=1 python examples/fit_a_line.py   # made-up data of the same kind
+REFLUID_SYNTHETIC_DATA=1 python examples/fit_a_line.py   # synthetic data of the same format
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""Trains distributed_ctr.py twice, alone and with 2 servers and 2 trainers, and shows the results side by side.
+"""Trains distributed_ctr.py twice, locally and with 2 servers and 2 trainers, and compares the results.
 
     python examples/local_and_distributed.py
 
-In sync mode two trainers with half of each batch compute what one does with whole batches.
+In sync mode, two trainers with half of each batch compute the same as one process with whole batches.
 """
 
 import argparse
@@ -19,7 +19,7 @@ LAUNCH = [sys.executable, "-m", "paddle.distributed.launch_ps", "--print_config"
 
 
 def run(command, title):
-    """Runs a command, shows its lines as they come, and returns them."""
+    """Runs a command, prints its output as it arrives, and returns it."""
     print("\n== %s" % title, flush=True)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     lines = []

@@ -1,7 +1,7 @@
-"""Tells handwritten digits apart with three fully connected layers.
+"""Classifies handwritten digits with three fully connected layers.
 
 python examples/mnist_mlp.py                            # downloads MNIST
-REFLUID_SYNTHETIC_DATA=1 python examples/mnist_mlp.py   # made-up digits of the same format
+REFLUID_SYNTHETIC_DATA=1 python examples/mnist_mlp.py   # synthetic digits in the same format
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Predicts how a person rates a film, from two towers of embeddings whose gradients are sparse.
+"""Predicts how a person rates a film, with two towers of embeddings that have sparse gradients.
 
-The ratings are made up: people and films have hidden tastes, and a rating is how well they meet.
+The ratings are synthetic: people and films have hidden tastes, and a rating is how well they match.
 
     python examples/recommender.py
 """

@@ -1,7 +1,7 @@
-"""Tells whether a review is friendly, with an LSTM over reviews of any length.
+"""Classifies reviews as friendly or not, with an LSTM over reviews of any length.
 
-The reviews are made up: their words are numbers, and a friendly review has more words of its own kind. Every batch has
-other lengths; nothing is padded in this script, and the program is compiled for a handful of batch sizes only.
+The reviews are synthetic: words are numbers, and a friendly review has more odd ones. Every batch has other lengths; the
+script pads nothing, and the program is compiled for only a handful of sizes.
 
     python examples/sentiment_lstm.py
 """

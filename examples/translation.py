@@ -1,7 +1,7 @@
-"""Learns to translate, with attention, and translates with a beam search.
+"""Trains a translation model with attention, and translates with beam search.
 
-The language is made up: a sentence is translated by saying it backwards, each word in its other form. The decoder is a
-DynamicRNN that looks at all states of the encoder in every step. Training and search are two programs that share their
+The language is synthetic: a translation is the sentence in reverse, with each word in its other form. The decoder is a
+DynamicRNN that attends to all states of the encoder in every step. Training and search are two programs that share their
 parameters by name.
 
     python examples/translation.py
