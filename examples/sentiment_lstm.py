@@ -1,7 +1,7 @@
 """Classifies reviews as friendly or not, with an LSTM over reviews of any length.
 
-The reviews are synthetic: words are numbers, and a friendly review has more odd ones. Every batch has other lengths; the
-script pads nothing, and the program is compiled for only a handful of sizes.
+The reviews are synthetic: words are numbers, and a friendly review has more odd ones. Every batch has other lengths;
+the script pads nothing, and the program is compiled for only a handful of sizes.
 
     python examples/sentiment_lstm.py
 """

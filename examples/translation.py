@@ -1,10 +1,8 @@
 """Trains a translation model with attention, and translates with beam search.
 
-The language is synthetic: a translation is the sentence in reverse, with each word in its other form. The decoder is a
-DynamicRNN that attends to all states of the encoder in every step. Training and search are two programs that share their
-parameters by name.
-
-    python examples/translation.py
+The language is synthetic: a translation is the sentence in reverse, with each word in its other form. The decoder is
+a DynamicRNN that attends to all states of the encoder in every step. Training and search are two programs that share
+their parameters by name. python examples/translation.py
 """
 
 import numpy as np

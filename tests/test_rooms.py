@@ -17,7 +17,7 @@ FOLDERS = {
 
 # Small modules that use nothing of ours, and that everyone may use.
 FILES = {f"files.{name}" for name in ("folder_locks", "raw", "remote_writing", "storage", "streams", "writing")}
-OPEN = {"backend", "errors", "faults", "flags", "log", "profiling", *FILES}
+OPEN = {"backend", "errors", "faults", "flags", "log", "profiling", "tables", *FILES}
 # Where values live: named arrays, devices, files.
 STATE = {"refluid.places", "refluid.scope", "refluid.files.tensors", "refluid.tensors"}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
