@@ -2,7 +2,9 @@
 
 The language is synthetic: a translation is the sentence in reverse, with each word in its other form. The decoder is
 a DynamicRNN that attends to all states of the encoder in every step. Training and search are two programs that share
-their parameters by name. python examples/translation.py
+their parameters by name.
+
+    python examples/translation.py
 """
 
 import numpy as np
