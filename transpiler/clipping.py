@@ -1,4 +1,4 @@
-"""Clipping by norms on servers: lengths of gradients whose slices are on several servers.
+"""Clipping by norm on servers: norms of gradients whose slices live on several servers.
 
 A sum over a slice, or over the parameters of one server, is a part of the sum that is meant. Before anything but a
 further sum may read it, the parts of all servers are added up: that is server_sum.
@@ -18,7 +18,7 @@ from refluid.transpiler.placement import Placement
 
 @dataclass(frozen=True)
 class Clipping:
-    """What must be known of gradients before any parameter is updated.
+    """What must be computed from gradients before any parameter is updated.
 
     Fields: by level, the operators that find it, each level after the sums over servers of the level before; the
     variables that are such sums; the servers that take part.
@@ -37,12 +37,12 @@ NO_CLIPPING = Clipping((), frozenset(), ())
 
 
 def total_name(name: str) -> str:
-    """The sum over all servers of what each calls ``name``."""
+    """The name of the sum over all servers of the variable ``name``."""
     return f"{name}@TOTAL"
 
 
 def plan_clipping(parts: Parts, placement: Placement) -> Clipping:
-    """Which operators come before all updates, and which of their results servers add up."""
+    """Decides which operators run before all updates, and which of their results are summed over servers."""
     totals = _totals(parts, placement)
     early, flow = _early(parts, totals), parts.flow
     levels: list[list[Operator]] = []
@@ -60,7 +60,7 @@ def plan_clipping(parts: Parts, placement: Placement) -> Clipping:
 
 
 def _totals(parts: Parts, placement: Placement) -> set[str]:
-    """The names that hold parts of sums where something else than a sum reads them."""
+    """Names of partial sums that something other than a sum reads."""
     rows = _names_with_rows(parts, placement)
     part, totals = set[str](), set[str]()
     for op in parts.between:
@@ -70,8 +70,8 @@ def _totals(parts: Parts, placement: Placement) -> set[str]:
         if len(owners) > 1 and len(holding) > 1:
             if op.type != "sum" or not all(_is_number(op.block, name) for name in names):
                 raise op.error(
-                    "it combines gradients of several parameters, which are on different servers",
-                    hint="sums of numbers, as GradientClipByGlobalNorm makes them, can be added up; others cannot",
+                    "it combines gradients of several parameters that live on different servers",
+                    hint="only sums of scalars, as in GradientClipByGlobalNorm, can be computed across servers",
                 )
             part |= written
         elif (op.definition.slices == "sum" and names & rows) or (op.type == "sum" and names <= part):
@@ -98,7 +98,7 @@ def _is_number(block: Block, name: str) -> bool:
 
 
 def _early(parts: Parts, totals: Collection[str]) -> list[Operator]:
-    """Shared operators, those that make totals, and all that these need, in order."""
+    """The shared operators, those that compute totals, and everything these depend on, in order."""
     shared, wanted, found = {id(op) for op in parts.shared}, set(totals), []
     for op in reversed(parts.between):
         if id(op) in shared or parts.flow.writes(op) & wanted:
@@ -108,7 +108,7 @@ def _early(parts: Parts, totals: Collection[str]) -> list[Operator]:
 
 
 def spell_out_norms(program: Program, params: Collection[str]) -> Program:
-    """A copy in which clip_by_norm, for gradients of these parameters, is written as sums and products."""
+    """A copy in which clip_by_norm of these parameters' gradients is expanded into sums and products."""
     program = program.clone()
     parts = take_apart(program)
     for update in parts.updates:

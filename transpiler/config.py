@@ -8,19 +8,19 @@ from refluid.ir.modes import Mode
 
 
 class DistributeTranspilerConfig:
-    """What `DistributeTranspiler` may be told.
+    """The options of `DistributeTranspiler`.
 
     Attributes:
-      slice_var_up: cut large parameters into slices, one per server at most.
+      slice_var_up: cut large parameters into slices, at most one per server.
       split_method: the class that places slices: RoundRobin by default, HashName, or your own PSDispatcher.
-      min_block_size: the least number of elements in a slice.
+      min_block_size: the minimum number of elements in a slice.
       enable_dc_asgd: async only: corrects a gradient by how far the parameter has moved since the trainer read it.
       sync_mode: False for async training, as ``sync_mode=False`` of `transpile`.
       runtime_split_send_recv: send and receive whole variables and cut them on the way; not in sync mode.
       half_async: merge the gradients of a trainer's own threads or steps, then exchange them.
-      completely_not_async: with half_async: sync training after all, which is how Fleet's SyncStrategy asks for it.
-      geo_sgd_mode: local SGD; trainers exchange how far their parameters have moved.
-      geo_sgd_need_push_nums: how many steps lie between such exchanges.
+      completely_not_async: with half_async: sync training after all, which is what Fleet's SyncStrategy sets.
+      geo_sgd_mode: local SGD; trainers exchange the deltas of their parameters.
+      geo_sgd_need_push_nums: the number of steps between two exchanges.
       mode: "pserver"; "nccl2" and "collective" are for training without servers.
       print_log: print what is placed where.
       wait_port: Fleet: whether `minimize` returns only when all servers listen; else the first exchange waits.
@@ -70,7 +70,7 @@ class DistributeTranspilerConfig:
 
 
 class ServerRuntimeConfig:
-    """How many threads real Fluid's servers use for what. Accepted; servers here do all of it on one event loop."""
+    """Thread counts of Fluid's servers; accepted and ignored, as servers here use one thread pool for all requests."""
 
     def __init__(self):
         self._rpc_send_thread_num = 12
@@ -79,7 +79,7 @@ class ServerRuntimeConfig:
 
 
 def choose_mode(config: DistributeTranspilerConfig, sync_mode: bool = True) -> Mode:
-    """The mode that a configuration and the argument of `transpile` ask for; who asks for less than sync gets it."""
+    """The mode that a configuration and the argument of `transpile` select; sync only if both allow it."""
     if config.geo_sgd_mode:
         mode = Mode.GEO
     elif config.half_async:
@@ -88,16 +88,16 @@ def choose_mode(config: DistributeTranspilerConfig, sync_mode: bool = True) -> M
         mode = Mode.SYNC if sync_mode and config.sync_mode else Mode.ASYNC
     if config.enable_dc_asgd and mode is not Mode.ASYNC:
         raise ValueError(
-            f"enable_dc_asgd corrects the gradients of async training, this is {mode.name.lower()}: set sync_mode=False"
+            f"enable_dc_asgd requires async training; the mode is {mode.name.lower()}. Set sync_mode=False"
         )
     return mode
 
 
 def check_config(config: DistributeTranspilerConfig) -> None:
-    """Raises for what cannot work."""
+    """Raises if an option is not supported."""
     if config.mode != "pserver":
         raise NotImplementedError(
-            f"config.mode={config.mode!r} trains without servers, by collectives; this version has mode='pserver' only"
+            f"config.mode={config.mode!r} trains with collectives, without servers; only mode='pserver' is supported"
         )
     if config.min_block_size < 1:
         raise ValueError(f"min_block_size must be at least 1, not {config.min_block_size}")

@@ -1,4 +1,4 @@
-"""Copying operators into another program, under other names."""
+"""Copies operators into another program, with renamed variables."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from refluid.ir import Block, Operator
 
-Rename = Callable[[str], Sequence[str]]  # the names that stand for a name there: one, several for slices, or none
+Rename = Callable[[str], Sequence[str]]  # the new names of a variable: one, several for slices, or none
 
 
 def copy_operator(op: Operator, block: Block, rename: Rename) -> Operator:
-    """Appends ``op`` to ``block``, with its variables renamed and the blocks it runs copied too."""
+    """Appends a copy of ``op`` to ``block``, with renamed variables; its sub-blocks are copied too."""
     copy = op.copy_to(block)
     _rename(copy, rename)
     block.ops.append(copy)

@@ -1,4 +1,4 @@
-"""What operators read and write, sub-blocks included, and which of them lead to a value."""
+"""What operators read and write, including sub-blocks, and which operators a value depends on."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from refluid.ir import Operator
 
 
 def reads(op: Operator) -> set[str]:
-    """The names an operator, or one in the blocks it runs, reads."""
+    """The names that an operator, including its sub-blocks, reads."""
     return {name for inner in op.within() for name in inner.input_arg_names}
 
 
 def writes(op: Operator) -> set[str]:
-    """The names an operator, or one in the blocks it runs, writes."""
+    """The names that an operator, including its sub-blocks, writes."""
     return {name for inner in op.within() for name in inner.output_arg_names}
 
 
 class Flow:
-    """Operators in order, with what they read and write found once: programs have thousands of them."""
+    """Operators in order, with their reads and writes computed once: programs have thousands of operators."""
 
     def __init__(self, ops: Iterable[Operator]):
         self.ops: Sequence[Operator] = tuple(ops)
@@ -45,7 +45,7 @@ class Flow:
     def behind(self, wanted: Iterable[str], among: Collection[Operator] | None = None) -> list[Operator]:
         """The operators that write ``wanted`` names, those that write what these read, and so on, in order.
 
-        Where they stand does not matter: what a later one writes may be state that the next step reads.
+        Their position does not matter: a later operator may write state that the next step reads.
         """
         allowed = None if among is None else {self._places[id(op)] for op in among}
         found, names, seen = set[int](), list(wanted), set(wanted)
@@ -58,7 +58,7 @@ class Flow:
         return [self.ops[place] for place in sorted(found)]
 
     def before(self, op: Operator) -> list[Operator]:
-        """The operators that stand before ``op`` and lead to what it reads, in order."""
+        """The operators before ``op`` that its inputs depend on, in order."""
         end = self._places[id(op)]
         found, names = set[int](), [(name, end) for name in self._reads[end]]
         while names:

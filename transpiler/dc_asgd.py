@@ -1,19 +1,19 @@
-"""Delay-compensated async SGD: gradients corrected by how far the parameter has moved since their trainer read it."""
+"""Delay-compensated async SGD: corrects gradients for updates since their trainer read the parameter."""
 
 from __future__ import annotations
 
 from refluid.ir import Block
 from refluid.transpiler.slice_copies import Held, SliceCopier
 
-TRAINER_ID = "@TRAINER_ID@"  # whose gradient it is
+TRAINER_ID = "@TRAINER_ID@"  # the trainer that computed the gradient
 
 
 def compensate(copier: SliceCopier, held: Held, block: Block, trainers: int) -> None:
     """Appends g + g * g * (parameter now - parameter as that trainer read it)."""
     if held.placed.sparse:
         raise held.update.optimizer.error(
-            f"enable_dc_asgd needs dense gradients, that of {held.param} is sparse",
-            hint="use is_sparse=False for its embedding, or no dc_asgd",
+            f"enable_dc_asgd requires dense gradients; the gradient of {held.param} is sparse",
+            hint="set is_sparse=False for its embedding, or disable dc_asgd",
         )
     param, grad, shape = held.slice.name, held.grad, held.slice.shape
     dtype = copier.source_dtype(held.param)

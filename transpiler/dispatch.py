@@ -1,4 +1,4 @@
-"""Dispatchers: which server holds which slice."""
+"""Dispatchers decide which server holds which slice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class PSDispatcher:
-    """Gives every variable a server. Write another one by overriding `dispatch`."""
+    """Assigns a server to every variable. Override `dispatch` to write another one."""
 
     def __init__(self, pserver_endpoints: Sequence[str]):
         self._eps = list(pserver_endpoints)
@@ -20,16 +20,16 @@ class PSDispatcher:
         return self._eps
 
     def reset(self) -> None:
-        """Starts again; called once before the variables of a program are dispatched."""
+        """Resets the dispatcher; called once before the variables of a program are dispatched."""
         self._step = 0
 
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
-        """One endpoint for each of these variables; called once per parameter, with its slices."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it dispatches: override dispatch(varlist)")
+        """Returns an endpoint for each variable; called once per parameter, with its slices."""
+        raise NotImplementedError(f"{type(self).__name__} must override dispatch(varlist)")
 
 
 class RoundRobin(PSDispatcher):
-    """One server after the other."""
+    """Assigns servers in turn."""
 
     def __init__(self, pserver_endpoints: Sequence[str]):
         super().__init__(pserver_endpoints)
@@ -44,7 +44,7 @@ class RoundRobin(PSDispatcher):
 
 
 class HashName(PSDispatcher):
-    """By a hash of the name, the same in every process and every run."""
+    """Assigns servers by a hash of the name, which is the same in every process and run."""
 
     def __init__(self, pserver_endpoints: Sequence[str]):
         super().__init__(pserver_endpoints)

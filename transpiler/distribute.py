@@ -24,7 +24,7 @@ _HERE = "127.0.0.1:6174"
 
 
 class DistributeTranspiler:
-    """Turns the program of one machine into those of trainers and parameter servers.
+    """Turns a single-machine program into programs for trainers and parameter servers.
 
     Args:
       config: a `DistributeTranspilerConfig`; the default one trains in sync mode with sliced parameters.
@@ -38,19 +38,19 @@ class DistributeTranspiler:
         self._placement: Placement | None = None
 
     def transpile(self, *args: Any, **options: Any) -> None:
-        """Distributes a program. It, and its startup program, become those of the trainer ``trainer_id``.
+        """Distributes a program. It and its startup program become those of trainer ``trainer_id``, in place.
 
-        Two older ways of calling are understood: with ``slice_var_up`` and ``split_method`` as arguments, and with the
+        Two older signatures are accepted: with ``slice_var_up`` and ``split_method`` as arguments, and with the
         two results of `minimize` in front: ``transpile(optimize_ops, params_grads, trainer_id, pservers=, trainers=)``.
 
         Args:
-          trainer_id: which trainer this process is, from 0 on; servers may give any.
-          program: the training program, the default main program unless given.
-          pservers: the endpoints of all servers, with commas between them.
-          trainers: how many trainers there are.
+          trainer_id: the number of this trainer, from 0; servers may pass any.
+          program: the training program; by default the default main program.
+          pservers: the endpoints of all servers, separated by commas.
+          trainers: the number of trainers.
           sync_mode: False for async training.
-          startup_program: the startup program, the default one unless given.
-          current_endpoint: this process's own endpoint; only collective training needs it.
+          startup_program: the startup program; by default the default one.
+          current_endpoint: this process's own endpoint; used by collective training only.
         """
         oldest = bool(args and _is_result_of_minimize(args[0])) or "optimize_ops" in options
         call = _OLDEST if oldest else _NEWER
@@ -82,9 +82,9 @@ class DistributeTranspiler:
     ) -> None:
         check_config(self.config)
         if not isinstance(trainers, int) or trainers < 1:
-            raise ValueError(f"trainers is how many there are, at least 1, not {trainers!r}")
+            raise ValueError(f"trainers must be a positive integer, not {trainers!r}")
         if program._is_distributed:
-            raise ValueError("the program has been transpiled already: build it anew to distribute it in another way")
+            raise ValueError("the program has already been transpiled; build it again to distribute it differently")
         self.trainer_id, self._trainer = trainer_id, program
         self._original, self._startup = program.clone(), startup.clone()
         placement = place(self._original, endpoints, trainers, sync_mode, self.config)
@@ -113,9 +113,9 @@ class DistributeTranspiler:
 
     @property
     def placement(self) -> Placement:
-        """Where everything is."""
+        """Where all variables live."""
         if self._placement is None:
-            raise RuntimeError("call transpile before asking DistributeTranspiler for programs")
+            raise RuntimeError("call transpile before get_trainer_program, get_pserver_program or get_startup_program")
         return self._placement
 
     def get_trainer_program(self) -> Program:
@@ -123,7 +123,7 @@ class DistributeTranspiler:
         trainers = self.placement.trainers
         if not 0 <= self.trainer_id < trainers:
             raise ValueError(
-                f"trainer_id is {self.trainer_id}, but {trainers} trainers have the ids 0 to {trainers - 1}"
+                f"trainer_id is {self.trainer_id}; with {trainers} trainers it must be between 0 and {trainers - 1}"
             )
         return self._trainer
 
@@ -131,7 +131,9 @@ class DistributeTranspiler:
         """The program of the server at ``endpoint``."""
         placement = self.placement
         if endpoint not in placement.endpoints:
-            raise ValueError(f"no server is at {endpoint!r}; transpile was told {', '.join(placement.endpoints)}")
+            raise ValueError(
+                f"{endpoint!r} is not among the servers passed to transpile: {', '.join(placement.endpoints)}"
+            )
         if endpoint not in self._servers:
             if placement.mode is Mode.GEO:
                 make = GeoServerProgram(placement, endpoint)
@@ -192,7 +194,7 @@ def _oldest(
 ): ...
 
 
-# What users see is Fluid's signature; older ones are understood as well.
+# Users see Fluid's signature; older ones are accepted as well.
 DistributeTranspiler.transpile.__signature__ = inspect.signature(_current)  # pyright: ignore[reportFunctionMemberAccess]
 _NEWER, _OLDEST = inspect.signature(_newer), inspect.signature(_oldest)
 
@@ -204,12 +206,12 @@ def _is_result_of_minimize(value: Any) -> bool:
 def parse_endpoints(text: str) -> tuple[str, ...]:
     """The endpoints in ``"ip:port,ip:port"``."""
     if not isinstance(text, str):
-        raise TypeError(f"pservers is a text such as '{_HERE}', not {type(text).__name__}")
+        raise TypeError(f"pservers must be a string such as '{_HERE}', not {type(text).__name__}")
     endpoints = tuple(part.strip() for part in text.split(","))
     for endpoint in endpoints:
         host, _, port = endpoint.rpartition(":")
         if not host or not port.isdigit():
-            raise ValueError(f"pservers has {endpoint!r} in {text!r}; an endpoint is written host:port")
+            raise ValueError(f"pservers contains {endpoint!r} in {text!r}; an endpoint must be host:port")
     if len(set(endpoints)) != len(endpoints):
-        raise ValueError(f"pservers names a server twice: {text}")
+        raise ValueError(f"pservers lists a server twice: {text}")
     return endpoints

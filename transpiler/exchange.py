@@ -1,4 +1,4 @@
-"""The operators by which trainers talk to servers. Those that stand together are one exchange."""
+"""The operators by which trainers communicate with servers. Neighbouring ones form one exchange."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refluid.transpiler.placement import Placed, Placement
 class Exchange:
     """Appends the operators of one trainer's exchanges.
 
-    With ``runtime_split`` whole variables are sent and received, and cut and joined on the way.
+    With ``runtime_split``, operators name whole variables and the runtime cuts and joins them.
     """
 
     placement: Placement
@@ -24,7 +24,7 @@ class Exchange:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """What every operator of an exchange carries."""
+        """The attributes of every operator of an exchange."""
         return {
             "trainer_id": self.trainer_id,
             "trainers": self.placement.trainers,
@@ -33,7 +33,7 @@ class Exchange:
         }
 
     def push(self, block: Block, sources: Mapping[str, str]) -> None:
-        """Sends gradients; ``sources`` names the variable that holds each parameter's."""
+        """Sends gradients; ``sources`` maps each parameter to the variable that holds its gradient."""
         for placed in self.placement.params:
             self._send(block, placed, sources[placed.param], placed.grad_names, placed.sparse)
         if self.placement.mode in (Mode.SYNC, Mode.HALF_ASYNC):
@@ -47,7 +47,7 @@ class Exchange:
             self._send(block, placed, placed.param, placed.names, sparse=False, offer=True, initial=True, **marks)
 
     def begin(self, block: Block) -> None:
-        """Receives the parameters, and what else trainers hold and must begin with alike."""
+        """Receives the parameters, and the other variables that all trainers must start with."""
         for kept in self.placement.kept:
             self._receive(block, kept, [kept.param], initial=True, kept=True)
         self.pull(block, initial=True)
@@ -75,17 +75,17 @@ class Exchange:
     def _send(
         self, block: Block, placed: Placed, source: str, names: Sequence[str], sparse: bool, **marks: bool
     ) -> None:
-        pieces = [source]
+        parts = [source]
         if len(placed.slices) > 1 and not self.runtime_split:
-            pieces = list(names)
-            self._declare(block, placed, pieces, source, sparse)
+            parts = list(names)
+            self._declare(block, placed, parts, source, sparse)
             sections = {"height_sections": placed.sections} if sparse else {"sections": placed.sections}
             splitting = "split_selected_rows" if sparse else "split_byref"
-            self._append(block, splitting, {"X": [source]}, {"Out": pieces}, {**sections, **marks}, role=OpRole.Dist)
+            self._append(block, splitting, {"X": [source]}, {"Out": parts}, {**sections, **marks}, role=OpRole.Dist)
         self._append(
             block,
             "send",
-            {"X": pieces},
+            {"X": parts},
             attrs={
                 "epmap": placed.endpoints,
                 "send_varnames": list(names),
@@ -98,10 +98,10 @@ class Exchange:
     def _declare(self, block: Block, placed: Placed, names: Sequence[str], whole: str, sparse: bool) -> None:
         """Declares variables for slices of ``whole``."""
         dtype = block.var(whole).dtype
-        for name, piece in zip(names, placed.slices, strict=False):
+        for name, part in zip(names, placed.slices, strict=False):
             if name not in block.vars:
                 kind = VarType.SELECTED_ROWS if sparse else VarType.LOD_TENSOR
-                block.create_var(name=name, shape=piece.shape, dtype=dtype, type=kind)
+                block.create_var(name=name, shape=part.shape, dtype=dtype, type=kind)
 
     def _append(
         self,

@@ -1,4 +1,4 @@
-"""GEO-SGD: every trainer trains by itself, and servers add up how far the trainers' parameters have moved."""
+"""GEO-SGD: every trainer updates its own parameters, and servers sum the deltas of all trainers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from refluid.transpiler.placement import Placed, Placement
 
 
 def check_geo(parts: Parts) -> None:
-    """GEO-SGD adds up steps of SGD; other optimizers keep states that would not follow."""
+    """Raises unless every optimizer is SGD: the state of others would not match the summed deltas."""
     for update in parts.updates:
         if update.optimizer.type != "sgd":
             raise update.optimizer.error(
-                f"GEO training is for SGD, {update.param.name} is updated by {update.optimizer.type}",
-                hint="use fluid.optimizer.SGD, or another mode than geo_sgd_mode",
+                f"GEO training requires SGD; {update.param.name} is updated by {update.optimizer.type}",
+                hint="use fluid.optimizer.SGD, or disable geo_sgd_mode",
             )
 
 
 @dataclass(frozen=True)
 class GeoTrainerProgram:
-    """Appends the exchange to a training program that stays as it is.
+    """Appends the exchange to a training program, which is otherwise unchanged.
 
-    Parameters are sent, of which the runtime finds the changes; those of tables with the ids that were looked up.
+    It sends parameters, of which the runtime computes the deltas, and for tables the ids that were looked up.
     """
 
     exchange: Exchange
@@ -58,7 +58,7 @@ class GeoTrainerProgram:
 
 
 def _looked_up(program: Program, placed: Placed) -> list[str]:
-    """The ids of all rows that a step changes; none where it may change any, as weight decay does."""
+    """The ids of all rows that a step changes; none if it may change every row, as weight decay does."""
     block = program.global_block()
     (update,) = [op for op in block.ops if op.input("Param") == [placed.param]]
     if block.var(update.input("Grad")[0]).type != VarType.SELECTED_ROWS:
@@ -71,7 +71,7 @@ def _looked_up(program: Program, placed: Placed) -> list[str]:
 
 @dataclass(frozen=True)
 class GeoServerProgram:
-    """Turns a training program into that of a server, which adds deltas to its slices."""
+    """Turns a training program into that of one server, which adds deltas to its slices."""
 
     placement: Placement
     endpoint: str
@@ -82,18 +82,16 @@ class GeoServerProgram:
         blocks, slices, rows_of = {}, [], {}
         for placed in self.placement.params:
             as_rows = bool(_looked_up(program, placed))
-            for piece in (placed.slices[index] for index in placed.on(self.endpoint)):
-                dtype, change = source.var(placed.param).dtype, piece.name + DELTA
+            for part in (placed.slices[index] for index in placed.on(self.endpoint)):
+                dtype, change = source.var(placed.param).dtype, part.name + DELTA
                 kind = VarType.SELECTED_ROWS if as_rows else VarType.LOD_TENSOR
-                main.create_var(name=piece.name, shape=piece.shape, dtype=dtype, persistable=True)
-                main.create_var(name=change, shape=piece.shape, dtype=dtype, type=kind)
+                main.create_var(name=part.name, shape=part.shape, dtype=dtype, persistable=True)
+                main.create_var(name=change, shape=part.shape, dtype=dtype, type=kind)
                 blocks[change] = block = new_block(result)
                 attrs = {OP_ROLE: int(OpRole.Optimize)}
-                block.append_op(
-                    type="sum", inputs={"X": [piece.name, change]}, outputs={"Out": piece.name}, attrs=attrs
-                )
-                slices.append(piece)
-                rows_of.update({change: piece.name} if as_rows else {})
+                block.append_op(type="sum", inputs={"X": [part.name, change]}, outputs={"Out": part.name}, attrs=attrs)
+                slices.append(part)
+                rows_of.update({change: part.name} if as_rows else {})
         append_listen(
             result,
             self.placement,

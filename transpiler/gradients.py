@@ -1,4 +1,4 @@
-"""Which operators between gradients and updates run on trainers, and which variables are sent."""
+"""Decides which operators between gradients and updates run on trainers, and which variables are sent."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Gradients:
     """What trainers do with gradients before they are sent."""
 
     ops: tuple[Operator, ...]  # in order
-    sent: Mapping[str, str]  # parameter -> the variable that holds its gradient in the end
+    sent: Mapping[str, str]  # parameter -> the variable that holds its final gradient
 
 
 def gradients_on_trainer(parts: Parts, mode: Mode) -> Gradients:
-    """In sync mode nothing: servers clip the average. Otherwise what needs gradients alone, which is clipping."""
+    """In sync mode none: servers clip the average. In other modes the operators that need gradients only: clipping."""
     raw = {update.param.name: update.grad for update in parts.updates}
     if mode is Mode.SYNC:
         return Gradients((), raw)
@@ -43,7 +43,7 @@ def gradients_on_trainer(parts: Parts, mode: Mode) -> Gradients:
 
 
 def _arriving(update: Update, on_trainer: set[int], flow: Flow) -> str:
-    """The gradient that the operators of an update find when those on the trainer have run."""
+    """The gradient that the server's operators of an update read."""
     gradients, found, made = {update.grad}, set[str](), set[str]()
     for op in update.ops:
         if id(op) in on_trainer:

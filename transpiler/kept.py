@@ -1,6 +1,6 @@
-"""What trainers keep to themselves and must begin with alike: frozen parameters, averages of batch_norm, and the like.
+"""Variables of trainers that must start alike: frozen parameters, moving averages of batch_norm and so on.
 
-Servers do not train these. They hold the first trainer's values, or loaded ones, until every trainer has begun.
+Servers do not train them. They hold the values of trainer 0, or loaded ones, until every trainer has started.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from refluid.transpiler.placement import Placed
 
 
 def place_kept(program: Program, startup: Program, parts: Parts, endpoints: Sequence[str]) -> tuple[Placed, ...]:
-    """The variables whose first values trainers share, and the server of each; the largest are placed first."""
+    """The variables whose initial values trainers share, and the server of each; the largest are placed first."""
     found = sorted(_kept(program, startup, parts), key=lambda variable: (-math.prod(variable.shape), variable.name))
     return tuple(_place(variable, endpoints[i % len(endpoints)]) for i, variable in enumerate(found))
 
@@ -34,7 +34,7 @@ def _kept(program: Program, startup: Program, parts: Parts) -> list[Variable]:
 
 
 def _may_differ(variable: Variable, flow: Flow) -> bool:
-    """Whether two processes may begin with different values: random ones, or those that another run has learned."""
+    """Whether two processes may start with different values: random ones, or values from an earlier run."""
     if not variable.shape or any(size <= 0 for size in variable.shape):
         return False
     makers = flow.behind({variable.name})

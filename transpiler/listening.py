@@ -1,4 +1,4 @@
-"""The operator that a server's program consists of: what it takes, which blocks it runs, what it holds."""
+"""The listen_and_serv operator of a server's program: what it receives, which blocks it runs, what it holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from refluid.transpiler.placement import Placement
 
 
 def new_block(program: Program) -> Block:
-    """A block that listen_and_serv may run."""
+    """Makes a block for listen_and_serv to run."""
     block = program._create_block(parent_idx=0)
     program._rollback()
     return block
@@ -29,16 +29,16 @@ def append_listen(
     schedule: Block | None = None,
     dc_asgd: bool = False,
 ) -> None:
-    """Appends listen_and_serv, and declares what the server holds for trainers to begin with.
+    """Appends listen_and_serv, and declares the initial values that the server holds for trainers.
 
     Args:
-      pushed: the variables that pushes of trainers arrive in.
-      blocks: all blocks in the order to run.
-      updates: by what trainers push, the block that takes it in.
-      rows_of: what trainers push as rows, with the slice that it belongs to.
-      slices: what the server holds.
-      schedule: the block of the learning rates, one of ``blocks``.
-      dc_asgd: whether gradients are corrected by what their trainer has not seen.
+      pushed: the variables that receive pushes.
+      blocks: all blocks, in the order in which they run.
+      updates: the block that applies each pushed variable.
+      rows_of: the slice of each variable that is pushed as selected rows.
+      slices: the slices that the server holds.
+      schedule: the block that computes learning rates, one of ``blocks``.
+      dc_asgd: whether gradients are corrected for delay.
     """
     kept = [kept for kept in placement.kept if endpoint in kept.endpoints]
     for each in kept:
@@ -61,6 +61,6 @@ def append_listen(
             "grad_to_block_id": [f"{name}:{block.idx}" for name, block in updates.items()],
             "sparse_grad_to_param": [f"{pushed}:{name}" for pushed, name in rows_of.items()],
             "dc_asgd": dc_asgd,
-            SLICES: [str(piece) for piece in (*slices, *(each.slices[0] for each in kept))],
+            SLICES: [str(part) for part in (*slices, *(each.slices[0] for each in kept))],
         },
     )

@@ -1,4 +1,4 @@
-"""Tables that trainers do not hold: which they are, and the lookups that ask servers for rows."""
+"""Tables that live on servers only, and the lookups that request their rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST_ROWS = 2**31
 
 
 def remote_tables(program: Program, parts: Parts) -> set[str]:
-    """The trained tables that trainers only look rows up in, so that whole tables need not travel.
+    """The trained tables that trainers only look up rows in, so that they need not hold them.
 
-    A table that is also used otherwise (as the weights of a projection, inside a loop) is held by trainers.
+    Trainers hold a table that is also used in another way (as the weights of a projection, inside a loop).
     """
-    lookups = [op for op in program.global_block().ops if op.type in LOOKUPS and _asks_for_rows(op)]
+    lookups = [op for op in program.global_block().ops if op.type in LOOKUPS and _is_sparse(op)]
     trained = {update.param.name for update in parts.updates}
     tables = {name for op in lookups for name in op.input("W") if name in trained}
     found = {id(op) for op in lookups}
@@ -31,20 +31,20 @@ def remote_tables(program: Program, parts: Parts) -> set[str]:
     for name in sorted(tables):
         rows = program.global_block().var(name).shape[0]
         if rows > _MOST_ROWS:
-            raise ValueError(f"table {name} has {rows} rows; tables of more than {_MOST_ROWS} rows are not there yet")
+            raise ValueError(f"table {name} has {rows} rows; tables of more than {_MOST_ROWS} rows are not supported")
     return tables
 
 
-def _asks_for_rows(op: Operator) -> bool:
-    """Whether a lookup is meant to be answered by servers; is_distributed tables are sliced like is_sparse ones."""
+def _is_sparse(op: Operator) -> bool:
+    """Whether servers should serve a lookup; is_distributed tables are sliced like is_sparse ones."""
     return bool(op.attrs.get("is_sparse"))
 
 
 def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:
-    """The operators with all lookups in ``tables`` (their attributes by name) put together as early as possible.
+    """Moves all lookups in ``tables`` (their attributes by name) together, as early as possible.
 
     Lookups whose ids need no other lookup come first of all, after what makes their ids; then those that wait for the
-    rows of the first, and so on: as few exchanges as there can be.
+    rows of the first, and so on. This takes the fewest exchanges.
     """
     remaining, result = list(ops), []
     while any(_is_remote(op, tables) for op in remaining):
@@ -70,11 +70,11 @@ def _is_remote(op: Operator, tables: Mapping[str, Any]) -> bool:
 
 
 def _can_come_first(op: Operator, flow: Flow, tables: Mapping[str, Any]) -> bool:
-    """Whether a lookup, and what makes its ids, may move before everything else that is left."""
+    """Whether a lookup, and what computes its ids, may move before all remaining operators."""
     needed = flow.before(op)
     if any(_is_remote(each, tables) for each in needed):
         return False
-    written = {name: flow.place(each) for each in needed for name in flow.writes(each)}  # when it is for the last time
+    written = {name: flow.place(each) for each in needed for name in flow.writes(each)}  # its last write
     moving = {id(each) for each in needed}
     overtaken = [each for each in flow.ops[: max(written.values(), default=0)] if id(each) not in moving]
     return not any(
@@ -83,7 +83,7 @@ def _can_come_first(op: Operator, flow: Flow, tables: Mapping[str, Any]) -> bool
 
 
 def _merged(lookups: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:
-    """One operator for all lookups in a table that treat padding alike."""
+    """One operator for all lookups of a table with the same padding_idx."""
     groups: dict[Any, list[Operator]] = {}
     for op in lookups:
         groups.setdefault((op.input("W")[0], op.attrs.get("padding_idx", -1), LOOKUPS[op.type]), []).append(op)

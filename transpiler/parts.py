@@ -1,4 +1,4 @@
-"""The parts of a training program: what updates which parameter, what makes the learning rate, what stays behind.
+"""The parts of a training program: the update of each parameter, the learning-rate schedule, and the rest.
 
 An update op (sgd, adam, ...) belongs to one parameter, and so does all that leads from the parameter's gradient to it:
 its own clipping, its regularisation. What leads to several updates is shared: the sum of squares behind a global norm.
@@ -19,10 +19,10 @@ _UPDATING = OpRole.Optimize | OpRole.LRSched
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """All that belongs to the update of one parameter."""
+    """The update of one parameter."""
 
     param: Variable
-    grad: str  # as the backward pass leaves it
+    grad: str  # as the backward pass computes it
     optimizer: Operator
     states: tuple[str, ...]  # persistable variables that only this update uses
     ops: tuple[Operator, ...] = ()  # in order, the optimizer among them
@@ -31,33 +31,33 @@ class Update:
 
 @dataclass(frozen=True)
 class Parts:
-    """A training program taken apart."""
+    """The parts of a training program."""
 
     updates: tuple[Update, ...]  # by name of the parameter
     schedule: tuple[Operator, ...]  # learning rates
-    shared: tuple[Operator, ...]  # what several updates need besides
+    shared: tuple[Operator, ...]  # what several updates need in addition
     between: tuple[Operator, ...]  # shared and updates, in order
-    rest: tuple[Operator, ...]  # forward, backward, and what only looks at parameters
+    rest: tuple[Operator, ...]  # forward, backward, and operators that only read parameters
     flow: Flow  # of the whole block
     _owners: dict[str, str]
 
     @property
     def updating(self) -> tuple[Operator, ...]:
-        """All that leads to updates."""
+        """All operators that updates depend on."""
         return (*self.schedule, *self.between)
 
     def owner(self, name: str) -> str | None:
-        """The parameter whose rows a variable has, or whose update alone uses it."""
+        """The parameter that a variable belongs to: it has its rows, or only its update uses it."""
         return self._owners.get(name)
 
 
 def take_apart(program: Program) -> Parts:
-    """The parts of a training program."""
+    """Splits a training program into its parts."""
     block = program.global_block()
     flow = Flow(block.ops)
     optimizers = [op for op in block.ops if _is_update(op)]
     if not optimizers:
-        raise ValueError("the program has no update of any parameter to distribute: call minimize before transpile")
+        raise ValueError("the program updates no parameter; call minimize before transpile")
     involved = flow.behind({name for op in optimizers for name in flow.reads(op)}, _candidates(flow, block))
     updates = _updates(optimizers, involved, flow, block)
     _check_known(involved, updates, flow, block)
@@ -88,8 +88,8 @@ def _is_update(op: Operator) -> bool:
 
 
 def _candidates(flow: Flow, block: Block) -> list[Operator]:
-    """Operators that may run where the parameters are: those of optimizers and schedules, and a schedule that was
-    written without saying so, as long as it needs no data."""
+    """Operators that may run on servers: those of optimizers and schedules, and operators without a role that compute
+    a schedule, as long as they need no data."""
     found, free = [], set[str]()
     for op in flow.ops:
         if op.role & _UPDATING:
@@ -114,7 +114,7 @@ def _updates(optimizers: Sequence[Operator], involved: Sequence[Operator], flow:
     for op in optimizers:
         param = block.var(op.input("Param")[0])
         if param.name in found:
-            raise op.error(f"{param.name} is updated by more than one op; such a program cannot be distributed")
+            raise op.error(f"{param.name} is updated by more than one op, which cannot be distributed")
         common = {name for slot in ("Param", "Grad", "LearningRate") for name in op.input(slot)}
         states = [
             name
@@ -127,7 +127,7 @@ def _updates(optimizers: Sequence[Operator], involved: Sequence[Operator], flow:
 
 
 def _announced_gradients(flow: Flow) -> dict[str, str]:
-    """The gradients of parameters that backward ops say they make, and that updates read."""
+    """The gradients that backward ops declare for parameters, and that updates read."""
     read = {name for op in flow.ops if op.role & _UPDATING for name in flow.reads(op)}
     found = {}
     for op in flow.ops:
@@ -139,7 +139,7 @@ def _announced_gradients(flow: Flow) -> dict[str, str]:
 
 
 def _find_gradient(op: Operator, param: Variable, involved: Sequence[Operator], flow: Flow, block: Block) -> str:
-    """The gradient that the backward pass made and that an update ends in, where no op says which it is."""
+    """The gradient of a parameter for which no backward op declares one: what its update depends on."""
     made = {name for each in flow.ops if not each.role & _UPDATING for name in flow.writes(each)}
     read = {*op.input("Grad"), *(n for each in flow.behind(op.input("Grad"), involved) for n in flow.reads(each))}
     candidates = sorted(name for name in read & made if _looks_like(block.find_var_recursive(name), param))
@@ -147,7 +147,9 @@ def _find_gradient(op: Operator, param: Variable, involved: Sequence[Operator], 
         return param.name + "@GRAD"
     if len(candidates) == 1:
         return candidates[0]
-    raise op.error(f"which variable is the gradient of {param.name} is not clear: {', '.join(candidates) or 'none is'}")
+    raise op.error(
+        f"cannot tell which variable is the gradient of {param.name}; candidates: {', '.join(candidates) or 'none'}"
+    )
 
 
 def _looks_like(variable: Variable | None, param: Variable) -> bool:
@@ -155,20 +157,20 @@ def _looks_like(variable: Variable | None, param: Variable) -> bool:
 
 
 def _check_known(involved: Sequence[Operator], updates: Sequence[Update], flow: Flow, block: Block) -> None:
-    """Everything an update reads must be on the servers: kept there, computed there, or a gradient that is sent."""
+    """Raises unless servers have everything that updates read: persistable, computed there, or a gradient."""
     known = {name for op in involved for name in flow.writes(op)} | {update.grad for update in updates}
     for op in involved:
         for name in sorted(flow.reads(op) - known):
             variable = block.find_var_recursive(name)
             if variable is None or not variable.persistable:
                 raise op.error(
-                    f"{name} is needed to update parameters, but only trainers have what it is computed from",
+                    f"updates of parameters need {name}, which only trainers can compute",
                     hint="compute it from constants and persistable variables, or before the gradients",
                 )
 
 
 def _schedule(updates: Sequence[Update], involved: Sequence[Operator], flow: Flow) -> list[Operator]:
-    """The operators that make what updates read besides gradients and states: the learning rates."""
+    """The operators that compute the inputs of updates other than gradients and states: the learning rates."""
     rates = {
         name
         for update in updates
@@ -189,7 +191,7 @@ def _schedule(updates: Sequence[Update], involved: Sequence[Operator], flow: Flo
 def _share_out(
     between: Sequence[Operator], updates: Sequence[Update], flow: Flow
 ) -> tuple[dict[str, str], list[Operator], dict[str, list[Operator]]]:
-    """The parameter that variables belong to; the operators of no or several parameters; those of each."""
+    """The parameter of each variable; the operators of no or several parameters; the operators of each one."""
     owners = {name: u.param.name for u in updates for name in (u.param.name, u.grad, *u.states)}
     belongs: dict[str, list[Operator]] = {update.param.name: [] for update in updates}
     shared = []

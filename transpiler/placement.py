@@ -32,17 +32,17 @@ class Placed:
     @property
     def endpoints(self) -> list[str]:
         """The server of each slice."""
-        return [piece.endpoint for piece in self.slices]
+        return [part.endpoint for part in self.slices]
 
     @property
     def sections(self) -> list[int]:
-        """The rows of each slice."""
-        return [piece.rows for piece in self.slices]
+        """The number of rows of each slice."""
+        return [part.rows for part in self.slices]
 
     @property
     def names(self) -> list[str]:
         """The names of the slices."""
-        return [piece.name for piece in self.slices]
+        return [part.name for part in self.slices]
 
     @property
     def grad_names(self) -> list[str]:
@@ -50,8 +50,8 @@ class Placed:
         return [slice_name(self.grad, index, len(self.slices)) for index in range(len(self.slices))]
 
     def on(self, endpoint: str) -> list[int]:
-        """The numbers of the slices that a server holds."""
-        return [index for index, piece in enumerate(self.slices) if piece.endpoint == endpoint]
+        """The indices of the slices that a server holds."""
+        return [index for index, part in enumerate(self.slices) if part.endpoint == endpoint]
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class Placement:
         return {placed.param: placed for placed in self.params}
 
     def describe(self) -> str:
-        """A line per slice, for people."""
+        """A readable table, one line per slice."""
         lines = [f"{self.mode.name.lower()} training, {len(self.endpoints)} servers, {self.trainers} trainers"]
         for placed in self.params:
             kind = " (table)" if placed.remote else ""
-            lines += [f"  {piece.endpoint}  {piece.name}  {list(piece.shape)}{kind}" for piece in placed.slices]
+            lines += [f"  {part.endpoint}  {part.name}  {list(part.shape)}{kind}" for part in placed.slices]
         whole = [kept.slices[0] for kept in self.kept]
-        lines += [f"  {piece.endpoint}  {piece.name}  {list(piece.shape)} (initial value only)" for piece in whole]
+        lines += [f"  {part.endpoint}  {part.name}  {list(part.shape)} (initial value only)" for part in whole]
         return "\n".join(lines)
 
 
@@ -107,8 +107,8 @@ def place(
 
 
 def _in_order_of_dispatch(updates: Sequence[Update], config: DistributeTranspilerConfig) -> list[Update]:
-    """By name, as in Fluid. Whole parameters by size, where Fluid shuffles: else all biases would be on one server and
-    all weights on the other."""
+    """By name, as in Fluid. Unsliced parameters by size, where Fluid shuffles: otherwise one server could get all
+    biases and another all weights."""
     if config.slice_var_up:
         return list(updates)
     return sorted(updates, key=lambda update: -math.prod(update.param.shape))
@@ -138,5 +138,5 @@ def _dispatch(dispatcher: PSDispatcher, slices: Sequence[Slice], param: Variable
         raise ValueError(f"{who}.dispatch gave {len(chosen)} endpoints for the {len(slices)} slices of {param.name}")
     strange = [endpoint for endpoint in chosen if endpoint not in dispatcher.eps]
     if strange:
-        raise ValueError(f"{who}.dispatch placed {param.name} on {strange[0]!r}, which is none of {dispatcher.eps}")
-    return tuple(replace(piece, endpoint=endpoint) for piece, endpoint in zip(slices, chosen, strict=True))
+        raise ValueError(f"{who}.dispatch placed {param.name} on {strange[0]!r}, which is not among {dispatcher.eps}")
+    return tuple(replace(part, endpoint=endpoint) for part, endpoint in zip(slices, chosen, strict=True))

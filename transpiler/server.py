@@ -1,4 +1,4 @@
-"""What a server runs: a listen_and_serv operator over blocks that update the slices it holds."""
+"""Server programs: a listen_and_serv operator over blocks that update the slices of one server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from refluid.transpiler.slice_copies import Held, SliceCopier
 class ServerProgram:
     """Turns a training program into that of the server at ``endpoint``.
 
-    Block 0 holds listen_and_serv and all variables. Then come a block for the learning rates and one for what clipping
-    must know before any update, where the program has such, and one block for every slice of a parameter.
+    Block 0 holds listen_and_serv and all variables. Then come, if the program needs them, a block for the learning
+    rates and one for the norms of clipping, and one block for every slice of a parameter.
     """
 
     placement: Placement
@@ -58,7 +58,7 @@ class _Writer:
 
     def write(self) -> Program:
         self._declare_parameters()
-        # A server without parameters gets no pushes: its learning rate would stand still, and be saved.
+        # A server without parameters gets no pushes: its learning rate would never advance, and still be saved.
         schedule = self._write_alone(self._parts.schedule) if self._held else None
         if self._early and self._options.endpoint in self._clipping.servers:
             self._write_clipping(self._new_block())
@@ -93,11 +93,11 @@ class _Writer:
                 self._copier.declare(name, held.slice.shape, dtype, type=kind)
 
     def _pushed(self, held: Held) -> list[str]:
-        """The variables that pushes of trainers arrive in."""
+        """The variables that receive pushes."""
         return [f"{held.grad}.trainer_{i}" for i in range(self._placement.trainers)] if self._sync else [held.grad]
 
     def _write_alone(self, ops: Sequence[Operator]) -> Block | None:
-        """A block of operators that belong to no parameter, if there are any."""
+        """Writes a block of operators that belong to no parameter, if there are any."""
         if not ops:
             return None
         block = self._new_block()
@@ -106,11 +106,11 @@ class _Writer:
         return block
 
     def _shared_by_updates(self) -> list[Operator]:
-        """What several updates need and trainers do not compute; updates on their own can share constants only."""
+        """What several updates need and trainers do not compute; without rounds, updates can share constants only."""
         shared = [op for op in self._parts.shared if id(op) not in self._on_trainer]
         for op in shared:
             if any(self._parts.owner(name) for name in op.input_arg_names):
-                raise op.error("it combines several parameters, whose updates are independent of each other here")
+                raise op.error("it combines several parameters, but in this mode their updates are independent")
         return shared
 
     # Updates
@@ -137,7 +137,7 @@ class _Writer:
         return any(id(op) in self._early for op in held.update.ops)
 
     def _write_clipping(self, block: Block) -> None:
-        """Averages, what is known of them here, what is known on all servers, and what follows from that."""
+        """Writes averages, their partial sums on this server, the sums over all servers, and what depends on these."""
         for held in filter(self._is_clipped, self._held):
             self._average(held, block)
         for level in self._clipping.levels:
@@ -156,7 +156,7 @@ class _Writer:
                     self._copier.copy(op, block, held)
             return
         copy = self._copier.copy(op, block)
-        if op.input_arg_names and not copy.input_arg_names:  # a sum over parameters that are all elsewhere
+        if op.input_arg_names and not copy.input_arg_names:  # a sum over parameters of other servers
             block.ops.remove(copy)
             self._fill_zero(copy.output_arg_names[0], op.output_arg_names[0], block)
 
@@ -166,7 +166,7 @@ class _Writer:
         return self._copier.append(block, "fill_constant", {}, name, {"shape": [1], "dtype": int(dtype), "value": 0.0})
 
     def _add_up_here(self, name: str, block: Block) -> str:
-        """The part of a total that this server has, as one number."""
+        """This server's part of a total, as a scalar."""
         if self._parts.owner(name) is None:
             return name
         parts = [held.local(name) for held in self._copier.owning(name)]

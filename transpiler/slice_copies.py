@@ -1,4 +1,4 @@
-"""Operators of a training program copied for the slices that a server holds: names, variables, shapes."""
+"""Copies operators of a training program for the slices that a server holds, with their names and shapes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Held:
     placed: Placed
     update: Update
     index: int
-    alone: bool  # whether it is the only slice of its parameter there
-    sent: str  # the variable of the training program that arrives as its gradient
+    alone: bool  # whether it is the only slice of its parameter on the server
+    sent: str  # the variable of the training program that trainers push as its gradient
 
     @property
     def param(self) -> str:
@@ -36,7 +36,7 @@ class Held:
         return self.placed.grad_names[self.index]
 
     def local(self, name: str) -> str:
-        """What a variable of the update is called for this slice: as in Fluid, unless two slices would share it."""
+        """The name of a variable of the update for this slice: Fluid's, unless two slices would share it."""
         if name == self.param:
             return self.slice.name
         if name in (self.update.grad, self.sent):
@@ -44,7 +44,7 @@ class Held:
         return name if self.alone else f"{name}.block{self.index}"
 
     def part_of(self, variable: Variable, name: str) -> Slice:
-        """What this slice has of a variable of the update: the same rows, or all of what has no such rows."""
+        """This slice's part of a variable of the update: the same rows, or all of a variable without these rows."""
         rows, shape = self.slice.whole_shape[0], variable.shape or (1,)
         bounds = (self.slice.start, self.slice.end) if shape[0] == rows else (0, shape[0])
         return Slice(name, variable.name, *bounds, shape, self.slice.endpoint)
@@ -53,7 +53,7 @@ class Held:
 class SliceCopier:
     """Copies operators into a server's program, whose variables are all in block 0.
 
-    ``renamed`` are variables that have another name for all who read them: sums over all servers.
+    ``renamed`` maps variables to the names that operators read instead: sums over all servers.
     """
 
     def __init__(self, source: Program, parts: Parts, held: Sequence[Held], renamed: Mapping[str, str]):
@@ -64,7 +64,7 @@ class SliceCopier:
         self._held, self._renamed = held, renamed
 
     def owning(self, name: str) -> list[Held]:
-        """The slices here of the parameter that a variable belongs to."""
+        """This server's slices of the parameter that a variable belongs to."""
         owner = self._parts.owner(name)
         return [held for held in self._held if held.param == owner]
 

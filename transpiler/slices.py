@@ -10,19 +10,19 @@ from refluid.ir.slices import Slice
 
 
 def count_slices(shape: Sequence[int], servers: int, min_block_size: int) -> int:
-    """How many slices a variable is cut into: as many as there are servers, but none below ``min_block_size``."""
+    """The number of slices of a variable: one per server, but none smaller than ``min_block_size`` elements."""
     elements = math.prod(shape)
     return max(1, min(servers, elements // min_block_size, shape[0]))
 
 
 def cut_rows(rows: int, parts: int) -> list[tuple[int, int]]:
-    """``rows`` in ``parts`` ranges that follow each other; no two differ by more than one row."""
+    """Cuts ``rows`` into ``parts`` consecutive ranges, whose sizes differ by one row at most."""
     bounds = [rows * part // parts for part in range(parts + 1)]
     return list(pairwise(bounds))
 
 
 def slice_variable(name: str, shape: Sequence[int], parts: int) -> tuple[Slice, ...]:
-    """The slices of a variable: ``name.block0``, ``name.block1``, ...; a variable in one piece keeps its name."""
+    """The slices of a variable: ``name.block0``, ``name.block1``, ...; an unsliced variable keeps its name."""
     return tuple(
         Slice(slice_name(name, index, parts), name, start, end, tuple(shape))
         for index, (start, end) in enumerate(cut_rows(shape[0], parts))

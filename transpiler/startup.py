@@ -1,4 +1,4 @@
-"""How trainers and servers begin: who initialises what, and how all get to the same values."""
+"""Startup programs of trainers and servers: which process initialises what, and how all get the same values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from refluid.transpiler.exchange import Exchange
 class TrainerStartup:
     """Turns a startup program into that of one trainer.
 
-    It initialises what it did before but for ``states``, which servers keep. Then, in one exchange, the first trainer
-    offers its parameters and what else trainers hold, and all receive what the servers have taken.
+    It initialises the same variables except ``states``, which live on servers. Then, in one exchange, trainer 0 offers
+    its parameters and other variables, and all trainers receive what the servers have accepted.
     """
 
     exchange: Exchange
@@ -58,9 +58,9 @@ def _drop_initialisers(block: Block, names: frozenset[str]) -> None:
 
 @dataclass(frozen=True)
 class ServerStartup:
-    """Turns a startup program into that of the server that runs ``server``: only what it holds, in its slices.
+    """Turns a startup program into that of the server that runs ``server``: it initialises the slices held there.
 
-    Every initialiser says in its attribute ``slices`` what it fills a slice of.
+    Every initialiser lists its slice in the attribute ``slices``.
     """
 
     server: Program
@@ -71,42 +71,42 @@ class ServerStartup:
         result.random_seed = program.random_seed
         block = result.global_block()
         held: dict[str, list[Slice]] = {}
-        for piece in slices_of(self.server):
-            held.setdefault(piece.whole, []).append(piece)
+        for part in slices_of(self.server):
+            held.setdefault(part.whole, []).append(part)
         for name in dict.fromkeys(name for op in source.ops for name in op.output_arg_names if name in held):
             writers = flow.writers(name)
             if len(writers) == 1 and _fills_any_shape(writers[0]):
-                for piece in held[name]:
-                    self._fill(writers[0], piece, block)
+                for part in held[name]:
+                    self._fill(writers[0], part, block)
             else:
                 self._cut(name, held[name], flow, block)
         self._copy_parameters(block)
         return result
 
-    def _fill(self, op: Operator, piece: Slice, block: Block) -> None:
-        block._clone_variable(self.server.global_block().var(piece.name))
-        copy = copy_operator(op, block, lambda name: [piece.name])
-        copy.attrs["shape"] = list(piece.shape)
-        copy.attrs[SLICES] = [str(piece)]
+    def _fill(self, op: Operator, part: Slice, block: Block) -> None:
+        block._clone_variable(self.server.global_block().var(part.name))
+        copy = copy_operator(op, block, lambda name: [part.name])
+        copy.attrs["shape"] = list(part.shape)
+        copy.attrs[SLICES] = [str(part)]
 
-    def _cut(self, name: str, pieces: Sequence[Slice], flow: Flow, block: Block) -> None:
-        """Initialises the whole variable as trainers do, and takes the rows of slices out of it."""
+    def _cut(self, name: str, slices: Sequence[Slice], flow: Flow, block: Block) -> None:
+        """Initialises the whole variable as trainers do, and cuts the slices out of it."""
         for op in flow.behind({name}):
             for each in flow.reads(op) | flow.writes(op):
                 block._clone_variable(op.block.var(each), force_persistable=False).persistable = False
             copy_operator(op, block, lambda name: [name])
-        for piece in pieces:
-            variable = block._clone_variable(self.server.global_block().var(piece.name))
+        for part in slices:
+            variable = block._clone_variable(self.server.global_block().var(part.name))
             variable.persistable = True
-            marks = {SLICES: [str(piece)]}
-            if piece.name == piece.whole:
+            marks = {SLICES: [str(part)]}
+            if part.name == part.whole:
                 block.ops[-1].attrs.update(marks)
                 continue
-            attrs = {"axes": [0], "starts": [piece.start], "ends": [piece.end], **marks}
-            block.append_op(type="slice", inputs={"Input": name}, outputs={"Out": piece.name}, attrs=attrs)
+            attrs = {"axes": [0], "starts": [part.start], "ends": [part.end], **marks}
+            block.append_op(type="slice", inputs={"Input": name}, outputs={"Out": part.name}, attrs=attrs)
 
     def _copy_parameters(self, block: Block) -> None:
-        """dc_asgd: what trainers read last, before they have read anything."""
+        """dc_asgd: initialises the copies of parameters as each trainer last read them."""
         for op in (op for each in self.server.blocks for op in each.ops if op.type == "ref_by_trainer_id"):
             for name in op.input("X"):
                 block._clone_variable(self.server.global_block().var(name))

@@ -1,4 +1,4 @@
-"""What a trainer runs: the original program without updates, and one exchange with the servers at its end."""
+"""Trainer programs: the original program without updates, with one exchange with the servers at its end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from refluid.transpiler.parts import Parts, take_apart
 class TrainerProgram:
     """Turns a training program into that of one trainer.
 
-    The result: lookups in remote tables, forward and backward, what else stays on trainers, then one exchange:
-    gradients out, parameters in; last, what looks at parameters after their update.
+    The result has lookups in remote tables, forward and backward, other operators of trainers, then one exchange that
+    sends gradients and receives parameters, and last the operators that read updated parameters.
     """
 
     exchange: Exchange
@@ -48,24 +48,24 @@ class TrainerProgram:
 
 
 def _staying(ops: Sequence[Operator], parts: Parts, gradients: Gradients) -> list[Operator]:
-    """The operators that trainers run, in order: the rest, clipping, and schedules that the rest looks at."""
+    """The operators that trainers run, in order: the rest, clipping, and schedules that the rest reads."""
     flow = parts.flow
-    looked_at = {name for op in parts.rest for name in flow.reads(op)}
-    states = looked_at & {name for update in parts.updates for name in update.states}
+    read = {name for op in parts.rest for name in flow.reads(op)}
+    states = read & {name for update in parts.updates for name in update.states}
     if states:
         reader = next(op for op in parts.rest if flow.reads(op) & states)
-        raise reader.error(f"{', '.join(sorted(states))} is kept by the servers, trainers cannot read it")
+        raise reader.error(f"{', '.join(sorted(states))} lives on the servers; trainers cannot read it")
     trained = {update.param.name for update in parts.updates}
     for op in parts.rest:
         if flow.writes(op) & trained:
             written = ", ".join(sorted(flow.writes(op) & trained))
-            raise op.error(f"it writes {written}, which servers update: such a program cannot be distributed")
-    staying = {id(op) for op in (*parts.rest, *gradients.ops, *flow.behind(looked_at, parts.schedule))}
+            raise op.error(f"it writes {written}, which servers update; this is not supported in distributed training")
+    staying = {id(op) for op in (*parts.rest, *gradients.ops, *flow.behind(read, parts.schedule))}
     return [op for op in ops if id(op) in staying]
 
 
 def _split_at_update(ops: Sequence[Operator], parts: Parts) -> tuple[list[Operator], list[Operator]]:
-    """The operators before the exchange, and those after it: they see parameters as their updates left them."""
+    """The operators before the exchange, and those after it, which read updated parameters."""
     flow = parts.flow
     updated = {update.param.name: flow.place(update.optimizer) for update in parts.updates}
     early, late, made_late = [], [], set[str]()

@@ -1,4 +1,4 @@
-"""How this process keeps memory for messages: those of one step are as large as those of the last."""
+"""Keeps the memory of messages in this process: every step needs as much as the one before."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LARGEST_MESSAGE = 32 << 20  # the most that every version of glibc accepts for 
 
 
 def keep_freed_memory() -> None:
-    """Lets malloc use the memory of one message for the next.
+    """Has malloc reuse the memory of one message for the next.
 
-    By default it takes large blocks from the system and gives them back at once, so that a message is paid for page by
-    page: a quarter of the time of an exchange of 10 MB. Only glibc is known to do that, elsewhere this does nothing.
+    By default glibc returns large blocks to the system at once, and page faults of new ones take a quarter of the time
+    of a 10 MB exchange. With other C libraries this does nothing.
     """
     if not sys.platform.startswith("linux"):
         return

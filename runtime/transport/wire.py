@@ -1,9 +1,9 @@
 """Messages as bytes: a protobuf header, then raw tensors. See protocol.proto for the layout.
 
-Encoding gives a list of buffers, so that tensors are copied once, when the buffers are joined; decoding gives views
-into the received bytes. A large tensor is part of a view that begins where XLA can read it in place, and whose size
-does not depend on where the message lies; see `refluid.lowering.staging.Shifted`. That is what the bytes after the
-last tensor are for.
+Encoding returns a list of buffers, so that tensors are copied once, when the buffers are joined; decoding returns views
+into the received bytes. A large tensor is part of a view that starts at an aligned address, where XLA can read it in
+place, and whose size does not depend on the address of the message; see `refluid.lowering.staging.Shifted`. The bytes
+after the last tensor leave room for that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from refluid.runtime.transport import protocol_pb2
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
 PROTOCOL = 3
-# What decoding the bytes of a stranger may raise.
+# What decoding malformed bytes may raise.
 BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
 _LENGTH = struct.Struct("<I")
 _PADDING = bytes(ALIGNMENT)
@@ -61,14 +61,14 @@ Value = np.ndarray | Rows
 
 
 def dense(value: Value) -> np.ndarray:
-    """A value that must not be rows."""
+    """A value that must be dense."""
     assert isinstance(value, np.ndarray)
     return value
 
 
 @cache
 def _name_of(dtype: np.dtype) -> str:
-    return dtype.name  # NumPy puts it together anew every time
+    return dtype.name  # NumPy computes it on every access
 
 
 def describe(name: str, value: Value) -> Any:

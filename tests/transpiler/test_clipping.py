@@ -110,5 +110,5 @@ def test_what_cannot_be_summed_over_servers_is_an_error():
         op.inputs["Grad"] = [grad.name]
         block.ops.remove(op)
         block.ops.append(op)
-    with pytest.raises(OpError, match="it combines gradients of several parameters, which are on different servers"):
+    with pytest.raises(OpError, match="it combines gradients of several parameters that live on different servers"):
         transpile().get_pserver_program(FIRST)

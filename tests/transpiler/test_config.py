@@ -66,8 +66,8 @@ def test_whole_variables_are_sent_in_async_mode_only():
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
-        ({"mode": "nccl2"}, NotImplementedError, "'nccl2' trains without servers"),
-        ({"mode": "collective"}, NotImplementedError, "'collective' trains without servers"),
+        ({"mode": "nccl2"}, NotImplementedError, "'nccl2' trains with collectives"),
+        ({"mode": "collective"}, NotImplementedError, "'collective' trains with collectives"),
         ({"min_block_size": 0}, ValueError, "min_block_size must be at least 1"),
         ({"geo_sgd_mode": True, "geo_sgd_need_push_nums": 0}, ValueError, "geo_sgd_need_push_nums must be at least 1"),
     ],
@@ -79,7 +79,7 @@ def test_what_cannot_work_is_said_early(fields, error, words):
 
 def test_dc_asgd_is_for_async_training():
     regression()
-    with pytest.raises(ValueError, match="enable_dc_asgd corrects the gradients of async training, this is sync"):
+    with pytest.raises(ValueError, match="enable_dc_asgd requires async training; the mode is sync"):
         transpile(config(enable_dc_asgd=True))
 
 

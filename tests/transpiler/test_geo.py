@@ -63,5 +63,5 @@ def test_a_table_that_decays_is_sent_whole():
 
 def test_only_sgd_can_be_added_up():
     regression(fluid.optimizer.Adam(0.1))
-    with pytest.raises(OpError, match="GEO training is for SGD, fc_0.b_0 is updated by adam"):
+    with pytest.raises(OpError, match="GEO training requires SGD; fc_0.b_0 is updated by adam"):
         transpile(geo())

@@ -34,7 +34,7 @@ def test_a_model_can_be_distributed(case, mode):
     transpiler = fluid.DistributeTranspiler(config(min_block_size=64, **MODES[mode]))
     optimizers = {op.type for op in fluid.default_main_program().global_block().ops if op.input("Param")}
     if mode == "geo" and optimizers != {"sgd"}:
-        with pytest.raises(OpError, match="GEO training is for SGD"):
+        with pytest.raises(OpError, match="GEO training requires SGD"):
             transpiler.transpile(0, pservers=SERVERS, trainers=2)
         return
     transpiler.transpile(0, pservers=SERVERS, trainers=2)

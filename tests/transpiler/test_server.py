@@ -176,7 +176,7 @@ def test_dc_asgd_corrects_gradients_by_what_a_trainer_has_not_seen():
 def test_dc_asgd_is_for_dense_gradients():
     tagger()
     transpiler = transpile(config(enable_dc_asgd=True), sync_mode=False)
-    with pytest.raises(OpError, match="enable_dc_asgd needs dense gradients, that of emb is sparse"):
+    with pytest.raises(OpError, match="enable_dc_asgd requires dense gradients; the gradient of emb is sparse"):
         transpiler.get_pserver_program(FIRST)
 
 
@@ -216,5 +216,5 @@ def test_the_learning_rate_may_be_computed_without_a_guard_but_not_from_data():
 def test_a_learning_rate_from_data_is_an_error():
     rate = fluid.layers.data("rate", [1], append_batch_size=False)
     regression(fluid.optimizer.SGD(fluid.layers.scale(rate, 0.1)))
-    with pytest.raises(OpError, match="scale_0.tmp_0 is needed to update parameters, but only trainers have"):
+    with pytest.raises(OpError, match="updates of parameters need scale_0.tmp_0, which only trainers can compute"):
         transpile()

@@ -184,7 +184,7 @@ def test_a_schedule_stays_where_something_looks_at_it():
 def test_trainers_cannot_read_what_servers_keep():
     regression(fluid.optimizer.Momentum(0.1, 0.9))
     fluid.layers.reduce_sum(main().var("fc_0.w_0_velocity_0"))
-    with pytest.raises(OpError, match="fc_0.w_0_velocity_0 is kept by the servers, trainers cannot read it"):
+    with pytest.raises(OpError, match="fc_0.w_0_velocity_0 lives on the servers; trainers cannot read it"):
         transpile()
 
 

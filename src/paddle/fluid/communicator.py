@@ -1,4 +1,4 @@
-"""The communicator of async training, as scripts steer it. The work is done by the runtime, behind the steps."""
+"""The communicator of async training, as scripts control it. The runtime does the work in the background."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Communicator"]
 class Communicator:
     """Sends gradients and receives parameters while a trainer computes.
 
-    A distributed program starts its communication with its first step; `stop` ends it, after sending what waits, and
-    `start` lets it go on.
+    A distributed program starts to communicate with its first step; `stop` sends what is queued and ends communication,
+    and `start` resumes it.
 
     Args:
       program: the trainer's program.
-      mode: its training mode, one of ``DistributedMode``; the program says the same.
-      kwargs: accepted; the program has it all.
+      mode: its training mode, one of ``DistributedMode``; ignored, as the program has it.
+      kwargs: accepted and ignored.
       envs: flags for the communication, such as ``{"communicator_max_merge_var_num": 4}``.
-      vars_info, trainers, geo_sgd_need_push_nums: what Fluid 1.6 passed; the program has it all.
+      vars_info, trainers, geo_sgd_need_push_nums: arguments of Fluid 1.6, accepted and ignored.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Communicator:
         self._started = False
 
     def start(self) -> None:
-        """Lets communication run."""
+        """Starts or resumes communication."""
         for name, value in self._envs.items():
             flags.write_flag(f"FLAGS_{name}", value)
         self._started = True
@@ -50,13 +50,13 @@ class Communicator:
             communicator.start()
 
     def stop(self) -> None:
-        """Sends what waits to be sent, and stops."""
+        """Sends what is queued, and stops."""
         self._started = False
         for communicator in _communicators():
             communicator.stop()
 
     def is_running(self) -> bool:
-        """Whether communication runs, or will from the first step on."""
+        """Whether communication runs, or will run from the first step on."""
         return self._started and all(communicator.is_running for communicator in _communicators())
 
     def recv(self) -> None:
@@ -66,7 +66,7 @@ class Communicator:
 
 
 def _communicators() -> Iterator[Any]:
-    """Those of this process. A program that has not run yet has none, and the runtime may not even be loaded."""
+    """The exchanges of this process that queue gradients; none, and no runtime loaded, before a program has run."""
     runtime = sys.modules.get("refluid.runtime.trainer.session")
     session = runtime.current() if runtime is not None else None
     return iter(()) if session is None else iter(session.communicators)
