@@ -164,10 +164,11 @@ class Server:
                 raise ValueError(self._membership.refusal(attempt, now))
             time.sleep(_DECIDE_EVERY)
         if replaced is not None:
-            successor_of = replaced.host if replaced.incarnation is not None else None
-            self.log.info(
-                "trainer joined", trainer=caller.trainer, host=request.host, replaces=successor_of, round=self.round
-            )
+            fields = {"trainer": caller.trainer, "host": request.host}
+            if replaced.incarnation is None or replaced.left:
+                self.log.info("trainer joined", **fields, round=self.round)
+            else:
+                self.log.warning("trainer joined", **fields, replaces=replaced.host, round=self.round)
         sequence = self._exchange.rounds.counted(caller.trainer)
         return wire.encode(pb.JoinReply(incarnation=self.incarnation, sequence=sequence))
 

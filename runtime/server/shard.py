@@ -1,7 +1,7 @@
 """The state of one server: variables in a scope, and the update that training applies to them.
 
-All optimize blocks of the server's program, the learning-rate block before them, become one program and so one compiled
-function: an update is one call. The operators are those that would have run on a trainer.
+The learning-rate block and all optimize blocks of the server's program become one compiled function, so that an update
+is one call. The operators are those that would have run on a trainer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from refluid.ops.core.values import SelectedRows
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
 
-TRAINER_ID = "@TRAINER_ID@"  # what dc_asgd chooses a trainer's own copy of the parameters by
+TRAINER_ID = "@TRAINER_ID@"  # dc_asgd: selects a trainer's own copy of the parameters
 
 
 class Shard:
@@ -34,7 +34,6 @@ class Shard:
 
     def __init__(self, listen: Operator, scope: Scope, place: Any):
         self._program = listen.block.program
-        self._listen = listen
         self._scope, self._place = scope, place
         self._updates: dict[int, _Update] = {}
         self._sizes: dict[str, int] = {}
@@ -43,14 +42,14 @@ class Shard:
         self._lr_block = self._program.block(lr_index) if lr_index >= 0 else None
         self._blocks = [block for block in blocks if block is not self._lr_block]
         self._trainers = listen.attr("Fanin")
-        # In sync mode a gradient has one variable per trainer, which the block adds up first.
+        # In sync mode a gradient has one variable per trainer, and the block begins with their sum.
         self._per_trainer = any(name.endswith(".trainer_0") for name in listen.input("X"))
         self.pushable = {_without_trainer(name): self._variable(name) for name in listen.input("X")}
         self._schedule: Step | None = None
         self.slices: list[str] = list(listen.attrs.get(SLICES, ()))
         self._copies = _copies_per_trainer(self._blocks)
 
-    # What is here
+    # Variables
 
     def _variable(self, name: str) -> Variable:
         found = next((b.vars[name] for b in self._program.blocks if name in b.vars), None)
@@ -58,18 +57,13 @@ class Shard:
             raise KeyError(f"the server's program has no variable {name}")
         return found
 
-    def knows(self, name: str) -> bool:
-        """Whether a variable of that name has a value here."""
-        held = self._scope.find_var(name)
-        return held is not None and held.value is not None
-
     def describe(self, name: str) -> tuple[str, tuple[int, ...], bool]:
-        """dtype, shape and whether it comes as rows, of what may be pushed or pulled."""
+        """dtype, shape and whether it is selected rows, of a variable that may be pushed or pulled."""
         variable = self.pushable.get(name) or self._variable(name)
         return as_numpy(variable.dtype).name, tuple(variable.shape), variable.type == VarType.SELECTED_ROWS
 
     def read(self, names: Iterable[str]) -> list[np.ndarray]:
-        """Values as they are now; views that stay as they are when the variable is updated."""
+        """The current values; later updates do not change what was returned."""
         return [np.asarray(self._held(name)) for name in names]
 
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
@@ -77,7 +71,7 @@ class Shard:
         table = np.asarray(self._held(name))
         if ids.size and (ids.min() < 0 or ids.max() >= table.shape[0]):
             bad = ids[(ids < 0) | (ids >= table.shape[0])][0]
-            raise IndexError(f"row {bad} of {name} was asked for, which has {table.shape[0]} rows here")
+            raise IndexError(f"row {bad} of {name} was requested; on this server it has {table.shape[0]} rows")
         return table[ids]
 
     def write(self, name: str, value: np.ndarray) -> None:
@@ -85,14 +79,14 @@ class Shard:
         held = self._held(name)
         if held.shape != value.shape or held.dtype != value.dtype:
             raise ValueError(
-                f"{name} is {held.dtype}{list(held.shape)} here, {value.dtype}{list(value.shape)} was written"
+                f"cannot write {value.dtype}{list(value.shape)} to {name}, which is {held.dtype}{list(held.shape)}"
             )
         self._scope.var(name).get_tensor().value = jax.device_put(np.array(value), self._place.device())
 
     def _held(self, name: str) -> Any:
         held = self._scope.find_var(name)
         if held is None or held.value is None:
-            raise KeyError(f"variable {name} has no value here; was the server's startup program run?")
+            raise KeyError(f"variable {name} has no value on this server; was its startup program run?")
         return held.value
 
     # Updates
@@ -102,7 +96,8 @@ class Shard:
     ) -> None:
         """Applies one update: the pushes of all trainers of a round, or of one trainer on its own.
 
-        ``schedule_steps`` is how many steps the learning rate takes before; in a round it takes one, within the update.
+        ``schedule_steps`` is how many steps the learning-rate schedule takes first; in a round it takes one, as a part
+        of the update.
         """
         update = self._updates.get(len(pushes))
         if update is None:
@@ -125,7 +120,7 @@ class Shard:
         return SelectedRows(*value.padded(height, size), height)
 
     def _bucket(self, name: str, count: int) -> int:
-        """A number of rows that is compiled already if it can be: every other one would compile the update again."""
+        """A number of rows to pad to, compiled already if possible: any other one compiles the update again."""
         size = self._sizes.get(name, 0)
         if not size // 4 <= count <= size:
             size = self._sizes[name] = row_bucket(count + count // 8)
@@ -172,7 +167,7 @@ class Shard:
             )
 
     def save(self, folder: str) -> None:
-        """Writes every variable of this server into a folder, a file each."""
+        """Writes every variable of this server to a file of its own in a folder."""
         variables = [self._variable(Slice.parse(text).name) for text in self.slices]
         save_variables(self._scope, variables, folder)
 
@@ -185,7 +180,7 @@ class _Update:
 
 
 def _as_one_block(program: Program, blocks: Sequence[Block]) -> Program:
-    """A copy of a server's program whose main block holds the operators of ``blocks``, one after the other."""
+    """A copy of a server's program whose main block holds the operators of ``blocks`` in order."""
     copy = program.clone()
     main = copy.global_block()
     main.ops = []
@@ -201,7 +196,7 @@ def _as_one_block(program: Program, blocks: Sequence[Block]) -> Program:
 
 
 def _take_pushes(op: Operator, following: Operator | None, pushes: int, trainers: int) -> None:
-    """The operators that average over all trainers average over those that pushed."""
+    """Makes an operator that averages over all trainers average over those that pushed."""
     names = op.input("X") if op.type == "sum" else []
     if pushes == trainers or not names or not names[0].endswith(".trainer_0"):
         return
@@ -211,7 +206,7 @@ def _take_pushes(op: Operator, following: Operator | None, pushes: int, trainers
 
 
 def _copies_per_trainer(blocks: Sequence[Block]) -> dict[str, list[str]]:
-    """dc_asgd: a parameter -> its copies, one per trainer."""
+    """dc_asgd: the copies of each parameter, one per trainer."""
     found = {}
     for block in blocks:
         for op in block.ops:

@@ -18,7 +18,18 @@ ROWS = 40
 class Role:
     """The programs of one process of a job."""
 
-    def __init__(self, endpoints, trainer=0, trainers=1, width=4, normalised=False, clip=None, network=None, **config):
+    def __init__(
+        self,
+        endpoints,
+        trainer=0,
+        trainers=1,
+        width=4,
+        normalised=False,
+        clip=None,
+        network=None,
+        optimizer=None,
+        **config,
+    ):
         self.endpoints = endpoints
         self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.core.Scope()
         self.main.random_seed = self.startup.random_seed = 5
@@ -27,7 +38,7 @@ class Role:
             self.loss = network() if network is not None else _network(width, normalised)
             if clip is not None:
                 fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(clip))
-            fluid.optimizer.SGD(1.0).minimize(self.loss) if clip else fluid.optimizer.Adam(0.01).minimize(self.loss)
+            (fluid.optimizer.Adam(0.01) if optimizer is None else optimizer()).minimize(self.loss)
             self.transpiler = fluid.DistributeTranspiler(_config(config))
             self.transpiler.transpile(
                 trainer, self.main, ",".join(endpoints), trainers, startup_program=self.startup, **_given(config)

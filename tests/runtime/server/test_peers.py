@@ -2,15 +2,16 @@
 
 import numpy as np
 
+import paddle.fluid as fluid
 from cluster.one_process import Role, servers
 
-CLIP = 0.05
+CLIPPED = {"clip": 0.05, "optimizer": lambda: fluid.optimizer.SGD(1.0)}
 
 
 def losses(count):
     """The losses of a job with ``count`` servers in this process that clips by global norm."""
-    with servers(count=count, clip=CLIP) as endpoints:
-        trainer = Role(endpoints, clip=CLIP)
+    with servers(count=count, **CLIPPED) as endpoints:
+        trainer = Role(endpoints, **CLIPPED)
         trainer.start()
         found = [float(trainer.step(seed)[0]) for seed in range(6)]
         trainer.close()
