@@ -73,6 +73,6 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads any more; the job goes on, and its logs are complete
+    with contextlib.suppress(BrokenPipeError):  # the reader is gone; the job goes on, and its logs are complete
         stream.write(text)
         stream.flush()

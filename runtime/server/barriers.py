@@ -31,7 +31,7 @@ class Barriers:
         return self._first.get(number)
 
     def open(self) -> tuple[int, float] | None:
-        """The oldest barrier at which somebody waits and since when, if there is one."""
+        """The oldest barrier at which trainers wait, and since when, if there is one."""
         return min(self._first.items(), default=None)
 
     def _drop_passed(self) -> None:

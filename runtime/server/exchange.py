@@ -56,7 +56,7 @@ class ExchangeHandler:
         self.shard = Shard(op, scope, place)
         self.rounds: Rounds = (SyncRounds if mode is Mode.SYNC else ArrivalRounds)(trainers)
         self.round_began: float | None = None  # when the first push of the current round arrived
-        self.start_requested: float | None = None  # when initial parameters were first asked for in vain
+        self.start_requested: float | None = None  # since when trainers wait for initial parameters
         self._changed, self._peers, self._membership, self._metrics = lock, peers, membership, metrics
         self._pace = LearningRatePace(trainers)
         self._pushed: dict[int, dict[str, Value]] = {}  # trainer -> what waits for its update

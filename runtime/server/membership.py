@@ -1,8 +1,8 @@
 """Which trainers take part in a job, as one server sees it: decisions only, time is an argument.
 
-A trainer's process is told from its successor by its incarnation, a random number that every message carries. An id has
-one holder at a time. A process that joins with the id of another one replaces it if that one has left, was evicted or
-stays silent for longer than two heartbeats; otherwise it is refused.
+A process is identified by its incarnation, a random number that every message carries. An id has one holder at a time.
+A process that joins with the id of another one replaces it if that one has left, was evicted or stays silent for longer
+than two heartbeats; otherwise it is refused.
 """
 
 from __future__ import annotations

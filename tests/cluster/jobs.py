@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 SCRIPT = Path(__file__).parent / "train.py"
-PATIENCE = 180.0
+TIMEOUT = 180.0
 
 
 def free_endpoints(count):
-    """Endpoints nobody listens at."""
+    """Endpoints that are free."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -50,7 +50,7 @@ class Process:
     def finish(self, code=0):
         """Waits for the end of the process, which must have gone well."""
         try:
-            found = self.popen.wait(PATIENCE)
+            found = self.popen.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self.popen.kill()
             raise AssertionError(f"{self.log.name} did not end:\n{self.output}") from None
@@ -63,7 +63,7 @@ class Process:
 
 def wait_until(condition, describe=lambda: ""):
     """Waits for a condition, not for seconds."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end, f"the condition never held: {describe()}"
         time.sleep(0.02)

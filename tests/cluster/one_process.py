@@ -98,7 +98,7 @@ def _given(options):
 
 @contextmanager
 def servers(count=2, folder=None, **options):
-    """Servers of a job; gives their endpoints. Whoever joined must have left at the end."""
+    """Runs the servers of a job and yields their endpoints; trainers must have left at the end."""
     endpoints = free_endpoints(count)
     roles = [Role(endpoints, **options) for _ in endpoints]
     failures = []

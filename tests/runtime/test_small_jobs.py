@@ -22,7 +22,7 @@ from refluid.runtime.transport.wire import pb
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def short_deadline(monkeypatch):
     """RPCs time out after two seconds."""
     monkeypatch.setitem(flags._set, "FLAGS_rpc_deadline", 2000)
 
@@ -37,14 +37,14 @@ def test_a_port_in_use_is_said_so():
             Role([endpoint]).serve(endpoint)
 
 
-def test_servers_that_do_not_come_are_named(impatient):
+def test_missing_servers_are_named(short_deadline):
     endpoints = free_endpoints(2)
 
     with pytest.raises(ServersMissingError, match=f"trainer 0: no reply from {endpoints[0]}, {endpoints[1]}"):
         Role(endpoints).start()
 
 
-def test_wait_port_waits_for_the_ports_of_servers(impatient, monkeypatch, caplog):
+def test_wait_port_waits_for_the_ports_of_servers(short_deadline, monkeypatch, caplog):
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -77,7 +77,7 @@ def test_another_program_is_refused_with_both_descriptions(caplog):
             trainer.start()
             trainer.step()
     assert "trainer 0, step 0, server 127.0.0.1:" in str(refused.value)
-    assert "request failed" in caplog.text, "the server says so too"
+    assert "request failed" in caplog.text, "the server logs it too"
 
 
 def test_another_mode_or_number_of_trainers_is_refused():
@@ -122,8 +122,8 @@ def read(held, endpoints):
     """All that servers hold."""
     inventory = {e: ask(held, e, "Inventory") for e in endpoints}
     wanted = {e: Message({}, [line.split("|")[0] for line in lines]) for e, lines in inventory.items()}
-    answers = held.exchange(READ, wanted)
-    return {(e, name): np.array(value) for e, values in answers.items() for name, value in values.items()}
+    replies = held.exchange(READ, wanted)
+    return {(e, name): np.array(value) for e, values in replies.items() for name, value in values.items()}
 
 
 def pushable(held, endpoint):

@@ -39,7 +39,7 @@ def test_servers_with_different_ports_leave_out_what_knows_only_one():
     assert "PADDLE_PSERVER_IPS" not in variables and "PADDLE_PSERVER_PORT" not in variables
 
 
-def test_without_servers_nobody_is_told_a_role():
+def test_members_of_a_collective_job_have_no_role():
     placement = Placement((), ("127.0.0.1:7000",))
     assert not [name for name in placement.environment(placement.members()[0]) if "ROLE" in name or "PSERVER" in name]
 

@@ -18,7 +18,7 @@ for name in sys.argv[1:]:
     print(name, os.environ.get(name))
 """
 
-# A server that waits for ever, and trainers that do what their argument says.
+# A server that waits forever, and trainers that run the code of their argument.
 ROLES = """
 import os, signal, subprocess, sys, time
 role = os.environ.get("TRAINING_ROLE", "TRAINER").lower() + os.environ["PADDLE_TRAINER_ID"]
@@ -164,7 +164,7 @@ def test_an_interrupt_ends_everybody_and_what_they_started(launch, tmp_path, num
     wait_for(lambda: not any(map(is_alive, found)), "the end of all processes")
 
 
-def test_whoever_does_not_stop_is_killed(launch, tmp_path):
+def test_a_process_that_does_not_stop_is_killed(launch, tmp_path):
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('pid 0', flush=True); time.sleep(600)"
     process = launch(ROLES, f"trainer0:{deaf}", options=[*ONE, "--grace", "0.1"])
     pids(tmp_path, 2)
@@ -210,7 +210,7 @@ def test_a_terminal_gets_a_status_line(launch, tmp_path):
     assert "\x1b[36m[trainer 0]\x1b[0m step 1\r\n" in shown
 
 
-def test_output_that_nobody_reads_does_not_end_the_job(launch, tmp_path):
+def test_output_without_a_reader_does_not_end_the_job(launch, tmp_path):
     process = launch(ROLES, "trainer0:print('x' * 10000)", options=ONE)
     process.stdout.close()
     process.stdout = None

@@ -26,7 +26,7 @@ def test_servers_in_line_share_one_port(ports):
     assert len({port for _, port in endpoints}) == 1
 
 
-def test_a_held_port_is_nobody_elses_but_can_be_listened_on(ports):
+def test_a_held_port_is_not_handed_out_but_can_be_listened_on(ports):
     endpoint = address(ports.hold("127.0.0.1"))
     with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
         stranger.bind(endpoint)

@@ -85,7 +85,7 @@ def test_bytes_for_people(size, text):
 
 @pytest.fixture
 def endpoint():
-    """A server that answers Status, and nothing else."""
+    """A server that serves Status only."""
     text = json.dumps(train_a_little().metrics.status(awaited=[]))
     (endpoint,) = free_endpoints(1)
     server = listen(endpoint, {"Status": lambda message, context: wire.encode(pb.Text(text=text))}, threads=2)

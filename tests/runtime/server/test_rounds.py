@@ -13,7 +13,7 @@ def test_a_round_is_due_when_everybody_has_pushed():
     assert not rounds.due()
     assert rounds.awaited() == [0]
     assert rounds.push(0, sequence=1) is PushStatus.NEW
-    assert rounds.due() == [0, 1], "in the order of trainers, whoever came first"
+    assert rounds.due() == [0, 1], "in the order of trainers, not of arrival"
 
 
 def test_a_push_that_arrives_twice_counts_once():
