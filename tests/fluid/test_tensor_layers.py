@@ -142,7 +142,7 @@ REFUSED = {
     "a reflection cannot be wider": lambda x: layers.pad2d(data("i", [1, 1, 2, 2]), [2, 0, 0, 0], "reflect"),
     "X must have 4 dims": lambda x: layers.pad2d(x, [1, 1, 1, 1]),
     "unfold: x must be images": lambda x: layers.unfold(x, 2),
-    "unfold: kernel_sizes must be one integer or 2": lambda x: layers.unfold(data("i", [1, 1, 2, 2]), [1, 2, 3]),
+    "unfold: kernel_sizes must be a number or 2": lambda x: layers.unfold(data("i", [1, 1, 2, 2]), [1, 2, 3]),
     "a window of .* does not fit": lambda x: layers.unfold(data("i", [1, 1, 2, 2]), 3),
     "gather: index must be int32 or int64, not float32": lambda x: layers.gather(x, x),
     "Index must be a vector": lambda x: layers.gather(x, data("i", [2, 2], "int64")),

@@ -64,9 +64,9 @@ def _reader(images, labels, buffer_size=100):
             size = height * width
             for start in range(0, count, buffer_size):
                 step = min(buffer_size, count - start)
-                pixels = np.frombuffer(_exactly(image_file, step * size, images), np.uint8)
+                pixels = np.frombuffer(_read_exactly(image_file, step * size, images), np.uint8)
                 pictures = pixels.reshape(step, size).astype(np.float32) / 255.0 * 2.0 - 1.0
-                yield from zip(pictures, _exactly(label_file, step, labels), strict=True)
+                yield from zip(pictures, _read_exactly(label_file, step, labels), strict=True)
 
     return reader
 
@@ -76,13 +76,13 @@ def _open(source) -> Any:
 
 
 def _header(file, layout, magic, what, source):
-    found, *sizes = struct.unpack(layout, _exactly(file, struct.calcsize(layout), source))
+    found, *sizes = struct.unpack(layout, _read_exactly(file, struct.calcsize(layout), source))
     if found != magic:
         raise ValueError(f"{_name(source)} is not an idx file of {what}: it starts with {found}, not {magic}")
     return sizes
 
 
-def _exactly(file, size, source):
+def _read_exactly(file, size, source):
     data = file.read(size)
     if len(data) != size:
         raise ValueError(f"{_name(source)} is truncated: expected {size} more bytes, found {len(data)}")

@@ -66,9 +66,9 @@ class GradientClipBase:
     def __call__(self, params_grads: Pairs) -> Pairs:
         """Appends ops that clip the gradients and returns the new pairs."""
         with name_scope("gradient_clip"):
-            return _clipped(params_grads, lambda param: self if self._wants(param) else None)
+            return _clipped(params_grads, lambda param: self if self._needs_clip(param) else None)
 
-    def _wants(self, param: Variable) -> bool:
+    def _needs_clip(self, param: Variable) -> bool:
         return self._need_clip_func is None or self._need_clip_func(param)
 
     def _begin(self, shared: dict[Any, Any]) -> None:

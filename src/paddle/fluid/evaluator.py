@@ -38,7 +38,7 @@ class Evaluator:
         self.states.append(state)
         return state
 
-    def _add_up(self, states, counts):
+    def _accumulate(self, states, counts):
         for state, count in zip(states, counts, strict=True):
             layers.sums(input=[state, count], out=state)
 
@@ -66,7 +66,7 @@ class ChunkEvaluator(Evaluator):
             num_chunk_types=num_chunk_types,
             excluded_chunk_types=excluded_chunk_types,
         )
-        self._add_up(self.states, [infer, labelled, correct])
+        self._accumulate(self.states, [infer, labelled, correct])
 
     def eval(self, executor, eval_program=None):
         """Returns precision, recall and F1."""
@@ -90,7 +90,7 @@ class EditDistance(Evaluator):
         zero = layers.fill_constant(shape=[1], value=0.0, dtype="float32")
         right = layers.cast(x=layers.equal(distances, zero), dtype="int64")
         wrong = layers.elementwise_sub(x=seq_num, y=layers.reduce_sum(right))
-        self._add_up(self.states, [layers.reduce_sum(distances), seq_num, wrong])
+        self._accumulate(self.states, [layers.reduce_sum(distances), seq_num, wrong])
         self.metrics += [distances, wrong]
 
     def eval(self, executor, eval_program=None):

@@ -76,7 +76,7 @@ def save_vars(
     A new directory appears complete or not at all, and an existing one is replaced atomically if the system supports
     it; a crash never leaves a partial file. Without ``dirname`` and ``filename``, returns the contents of the file.
     """
-    return _save(main_program, _chosen(main_program, vars, predicate), dirname, filename)
+    return _save(main_program, _select_variables(main_program, vars, predicate), dirname, filename)
 
 
 def _save(
@@ -109,7 +109,7 @@ def save_persistables(executor: Any, dirname: str | None, main_program: Any = No
 
     With parameter servers, the slices they hold are gathered into whole variables; a single trainer does it for all.
     """
-    return _save(main_program, _chosen(main_program, None, is_persistable), dirname, filename, complete=True)
+    return _save(main_program, _select_variables(main_program, None, is_persistable), dirname, filename, complete=True)
 
 
 def load_vars(
@@ -124,7 +124,7 @@ def load_vars(
 
     Without ``dirname``, ``filename`` may be the bytes that `save_vars` returned.
     """
-    chosen = _chosen(main_program, vars, predicate)
+    chosen = _select_variables(main_program, vars, predicate)
     if isinstance(filename, bytes):
         variables.set_holders(global_scope(), variables.read_variables_from_bytes(chosen, filename))
     elif dirname is None and filename is None:
@@ -266,7 +266,7 @@ def _program(program: Any) -> Program:
     return inner
 
 
-def _chosen(program: Any, wanted: Sequence[Any] | None, predicate: Callable[[Variable], bool] | None):
+def _select_variables(program: Any, wanted: Sequence[Any] | None, predicate: Callable[[Variable], bool] | None):
     program = _program(program)
     if wanted is None:
         return [v for v in program.list_vars() if predicate is None or predicate(v)]

@@ -36,7 +36,7 @@ class MetricBase:
     def reset(self):
         """Resets every state: numbers and arrays to zero, anything else to None."""
         for name, value in self._states().items():
-            setattr(self, name, _cleared(value))
+            setattr(self, name, _zeroed(value))
 
     def get_config(self):
         """Returns the metric's name and states."""
@@ -93,7 +93,7 @@ class Precision(MetricBase):
         self.fp += int(np.sum(positive & ~true))
 
     def eval(self):
-        return _share(self.tp, self.tp + self.fp)
+        return _ratio(self.tp, self.tp + self.fp)
 
 
 class Recall(MetricBase):
@@ -110,7 +110,7 @@ class Recall(MetricBase):
         self.fn += int(np.sum(~positive & true))
 
     def eval(self):
-        return _share(self.tp, self.tp + self.fn)
+        return _ratio(self.tp, self.tp + self.fn)
 
 
 class Accuracy(MetricBase):
@@ -289,7 +289,7 @@ class DetectionMAP:
         executor.run(reset_program)
 
 
-def _cleared(value):
+def _zeroed(value):
     if isinstance(value, bool | int):
         return 0
     if isinstance(value, float):
@@ -297,7 +297,7 @@ def _cleared(value):
     return np.zeros_like(value) if isinstance(value, np.ndarray | np.generic) else None
 
 
-def _share(part, whole):
+def _ratio(part, whole):
     return part / whole if whole else 0.0
 
 

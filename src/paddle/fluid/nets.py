@@ -73,11 +73,11 @@ def img_conv_group(
     count = len(conv_num_filter)
     per_convolution = zip(
         conv_num_filter,
-        _for_each(count, "conv_filter_size", conv_filter_size),
-        _for_each(count, "conv_padding", conv_padding),
-        _for_each(count, "param_attr", param_attr),
-        _for_each(count, "conv_with_batchnorm", conv_with_batchnorm),
-        _for_each(count, "conv_batchnorm_drop_rate", conv_batchnorm_drop_rate),
+        _per_conv(count, "conv_filter_size", conv_filter_size),
+        _per_conv(count, "conv_padding", conv_padding),
+        _per_conv(count, "param_attr", param_attr),
+        _per_conv(count, "conv_with_batchnorm", conv_with_batchnorm),
+        _per_conv(count, "conv_batchnorm_drop_rate", conv_batchnorm_drop_rate),
         strict=True,
     )
     for filters, size, padding, attr, with_batchnorm, drop_rate in per_convolution:
@@ -99,7 +99,7 @@ def img_conv_group(
     )
 
 
-def _for_each(count, name, value):
+def _per_conv(count, name, value):
     if not isinstance(value, list | tuple):
         return [value] * count
     if len(value) != count:

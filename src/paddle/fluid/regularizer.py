@@ -27,7 +27,7 @@ class L2DecayRegularizer(WeightDecayRegularizer):
         self._regularization_coeff = _coefficient(regularization_coeff)
 
     def __call__(self, param, grad, block):
-        decay = _like(param, block)
+        decay = _temporary_like(param, block)
         _append_scale(block, param, decay, self._regularization_coeff)
         return decay
 
@@ -42,7 +42,7 @@ class L1DecayRegularizer(WeightDecayRegularizer):
         self._regularization_coeff = _coefficient(regularization_coeff)
 
     def __call__(self, param, grad, block):
-        decay = _like(param, block)
+        decay = _temporary_like(param, block)
         block.append_op(type="sign", inputs={"X": param}, outputs={"Out": decay})
         _append_scale(block, decay, decay, self._regularization_coeff)
         return decay
@@ -91,7 +91,7 @@ def _coefficient(value: float) -> float:
     return value
 
 
-def _like(param: Variable, block: Any) -> Variable:
+def _temporary_like(param: Variable, block: Any) -> Variable:
     return block.create_var(dtype=param.dtype, shape=param.shape, lod_level=param.lod_level)
 
 

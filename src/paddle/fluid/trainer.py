@@ -140,7 +140,7 @@ class Trainer:
         self.exe = Executor(self.place)
         self._stopped = False
         self._resume: dict[str, Any] | None = None
-        with self._own_world():
+        with self._guards():
             self.exe.run(self.startup_program)
             if param_path and at(param_path).is_dir():
                 io.load_persistables(self.exe, param_path, self.train_program)
@@ -168,7 +168,7 @@ class Trainer:
         self._stopped = False
         resume, self._resume = self._resume, None
         feeder = self._feeder(self.train_program, feed_order)
-        with self._own_world():
+        with self._guards():
             for epoch in range(resume["epoch"] if resume else 0, num_epochs):
                 self._train_epoch(epoch, event_handler, reader, feeder, resume)
                 resume = None
@@ -181,7 +181,7 @@ class Trainer:
         """Returns the means of train_func's outputs over a reader's batches."""
         feeder = self._feeder(self.test_program, feed_order)
         names = [output.name for output in self.train_func_outputs]
-        with self._own_world():
+        with self._guards():
             rows = [self.exe.run(self.test_program, feed=feeder.feed(batch), fetch_list=names) for batch in reader()]
         if not rows:
             raise ValueError("the reader yielded no batch to test on")
@@ -193,7 +193,7 @@ class Trainer:
 
     def save_params(self, param_path: str) -> None:
         """Saves parameters and optimizer state, for the ``param_path`` of a Trainer or an Inferencer."""
-        with self._own_world():
+        with self._guards():
             io.save_persistables(self.exe, param_path, self.train_program)
 
     def save_inference_model(
@@ -201,7 +201,7 @@ class Trainer:
     ) -> None:
         """Saves an inference model for some outputs of train_func, given by index."""
         targets = [self.train_func_outputs[index] for index in target_var_indexes]
-        with self._own_world():
+        with self._guards():
             io.save_inference_model(param_path, feeded_var_names, targets, self.exe, self.train_program)
 
     def _train_epoch(
@@ -253,7 +253,7 @@ class Trainer:
         return DataFeeder(_feed_variables(program, feed_order), self.place, program)
 
     @contextmanager
-    def _own_world(self) -> Iterator[None]:
+    def _guards(self) -> Iterator[None]:
         with program_guard(self.train_program, self.startup_program), scope_guard(self.scope):
             yield
 

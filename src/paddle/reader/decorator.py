@@ -82,9 +82,9 @@ def compose(*readers, **kwargs):
 
     def composed():
         parts = [reader() for reader in readers]
-        rows = itertools.zip_longest(*parts, fillvalue=_ENDED) if check_alignment else zip(*parts, strict=False)
+        rows = itertools.zip_longest(*parts, fillvalue=_END) if check_alignment else zip(*parts, strict=False)
         for row in rows:
-            short = [number for number, sample in enumerate(row, 1) if sample is _ENDED]
+            short = [number for number, sample in enumerate(row, 1) if sample is _END]
             if short:
                 raise ComposeNotAligned(f"reader {short[0]} of {len(readers)} ended before the others")
             yield tuple(itertools.chain.from_iterable(map(_as_tuple, row)))
@@ -92,7 +92,7 @@ def compose(*readers, **kwargs):
     return composed
 
 
-_ENDED = object()
+_END = object()
 
 
 def _as_tuple(sample):

@@ -92,7 +92,7 @@ class Block:
         """Creates a variable, or returns the existing one with that name if the descriptions agree."""
         name = options.get("name")
         if name is not None and name in self.vars:
-            return self._existing(self.vars[name], options)
+            return self._check_existing(self.vars[name], options)
         variable = Variable(self, **options)
         self.vars[variable.name] = variable
         if options.get("initializer") is not None:
@@ -100,7 +100,7 @@ class Block:
         self.program.changed()
         return variable
 
-    def _existing(self, variable: Variable, options: dict[str, Any]) -> Variable:
+    def _check_existing(self, variable: Variable, options: dict[str, Any]) -> Variable:
         for field in ("shape", "dtype"):
             asked = options.get(field)
             if asked is None:

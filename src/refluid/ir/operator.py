@@ -203,7 +203,7 @@ class Operator:
         for slot, names in self.inputs.items():
             variables = [self.block.find_var_recursive(name) for name in names]
             if variables and all(v is not None for v in variables):
-                described[slot] = [_described(v) for v in variables]  # pyright: ignore
+                described[slot] = [_shape_dtype(v) for v in variables]  # pyright: ignore
         return described
 
     def _infer_gradient(self, definition: registry.OpDef) -> None:
@@ -247,7 +247,7 @@ class Operator:
         ]
         hidden = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
         blocks = self.sub_blocks()
-        attrs = [f"{n:<11} {v}" for n, v in self.attrs.items() if n not in hidden and v not in blocks and _short(v)]
+        attrs = [f"{n:<11} {v}" for n, v in self.attrs.items() if n not in hidden and v not in blocks and _is_short(v)]
         return OpError(self.type, problem, lines, attrs, str(self.written_at) if self.written_at else None, hint)
 
     def _describe(self, name: str) -> str:
@@ -310,10 +310,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _short(value: Any) -> bool:
+def _is_short(value: Any) -> bool:
     return not isinstance(value, list | np.ndarray) or len(value) <= 16
 
 
-def _described(variable: Variable) -> ShapeDtype:
+def _shape_dtype(variable: Variable) -> ShapeDtype:
     rows = variable.type == VarType.SELECTED_ROWS
     return ShapeDtype(variable.shape, as_numpy(variable.dtype), rows, variable.lod_level)

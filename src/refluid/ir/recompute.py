@@ -51,7 +51,7 @@ class RecomputedSegments:
             read.update(dict.fromkeys(name for name in op.input_arg_names if name not in written))
             written.update(op.output_arg_names)
         suffix = f".recompute_{index}"
-        renamed = {name: self._twin(name, suffix) for name in {**read, **dict.fromkeys(written)}}
+        renamed = {name: self._copy_name(name, suffix) for name in {**read, **dict.fromkeys(written)}}
         self.block.append_op(
             type="recompute_barrier",
             inputs={"X": list(read), "After": gradients},
@@ -69,7 +69,7 @@ class RecomputedSegments:
             copy.originals = originals
             self._copies[id(op)] = copy
 
-    def _twin(self, name: str, suffix: str) -> str:
+    def _copy_name(self, name: str, suffix: str) -> str:
         source = self.block._var_recursive(name)
         twin = self.block.create_var(name=name + suffix, shape=source.shape, dtype=source.dtype)
         twin.lod_level, twin.stop_gradient = source.lod_level, source.stop_gradient

@@ -173,7 +173,7 @@ class ExponentialMovingAverage(_Averaged):
         self.apply_program = Program()
         block = self.apply_program.global_block()
         with program_guard(self.apply_program):
-            share = self._missing_share(block)
+            share = self._bias_correction(block)
             for param, backup in self._params_tmps:
                 here = block._clone_variable(param)
                 layers.assign(input=here, output=block._clone_variable(backup))
@@ -181,7 +181,7 @@ class ExponentialMovingAverage(_Averaged):
                 average = block._clone_variable(self._ema_vars[param.name])
                 layers.assign(input=average / share, output=here)
 
-    def _missing_share(self, block: Any) -> Variable:
+    def _bias_correction(self, block: Any) -> Variable:
         """Returns 1 - decay^updates, or 1 before the first update, when averages are still zero."""
         steps = layers.create_global_var(
             name=_EMA_STEP, shape=[1], value=0, dtype="int64", force_cpu=True, persistable=True

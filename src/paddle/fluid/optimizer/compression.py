@@ -17,7 +17,7 @@ _STEP = "__g_dgc_counter__"
 _RANKS = "__g_nranks__"
 _U, _V = "_dgc_u_", "_dgc_v_"
 # Smaller gradients are not worth compressing.
-_SMALLEST = 16384
+_MIN_COMPRESSED_SIZE = 16384
 
 
 class DGCMomentumOptimizer(Optimizer):
@@ -148,7 +148,7 @@ class DGCMomentumOptimizer(Optimizer):
 def _is_compressed(param: Variable, grad: Variable | None) -> bool:
     return (
         grad is not None
-        and math.prod(param.shape) >= _SMALLEST
+        and math.prod(param.shape) >= _MIN_COMPRESSED_SIZE
         and param.dtype == VarType.FP32
         and VarType.SELECTED_ROWS not in (param.type, grad.type)
     )

@@ -54,7 +54,7 @@ class HDFSClient:
             target = target / os.path.basename(local_path)
         if target.exists() and not overwrite:
             return _failed(f"upload: {target} exists, and overwrite is False")
-        return _tried(lambda: send_file(Path(local_path), target), "upload", retry_times)
+        return _attempt(lambda: send_file(Path(local_path), target), "upload", retry_times)
 
     def download(self, hdfs_path: str, local_path: str, overwrite: bool = False, unzip: bool = False) -> bool:
         """Downloads a file or directory into the local directory ``local_path``, where it appears once complete.
@@ -75,7 +75,7 @@ class HDFSClient:
                 with zipfile.ZipFile(local) as packed:
                     packed.extractall(local_path)
 
-        return _tried(copy, "download")
+        return _attempt(copy, "download")
 
     def is_exist(self, hdfs_path: str | None = None) -> bool:
         """Returns whether a file or directory exists."""
@@ -87,7 +87,7 @@ class HDFSClient:
 
     def delete(self, hdfs_path: str) -> bool:
         """Removes a file, or a directory with its contents; a missing path is not a failure."""
-        return _tried(self._at(hdfs_path).remove, "delete")
+        return _attempt(self._at(hdfs_path).remove, "delete")
 
     def rename(self, hdfs_src_path: str, hdfs_dst_path: str, overwrite: bool = False) -> bool:
         """Renames a file or directory."""
@@ -98,7 +98,7 @@ class HDFSClient:
             if not overwrite:
                 return _failed(f"rename: {target} exists, and overwrite is False")
             target.remove()
-        return _tried(lambda: self._system.mv(source.path, target.path, recursive=source.is_dir()), "rename")
+        return _attempt(lambda: self._system.mv(source.path, target.path, recursive=source.is_dir()), "rename")
 
     @staticmethod
     def make_local_dirs(local_path: str) -> None:
@@ -107,11 +107,11 @@ class HDFSClient:
 
     def makedirs(self, hdfs_path: str) -> bool:
         """Creates a directory and its parents."""
-        return _tried(lambda: self._system.makedirs(self._at(hdfs_path).path, exist_ok=True), "makedirs")
+        return _attempt(lambda: self._system.makedirs(self._at(hdfs_path).path, exist_ok=True), "makedirs")
 
     def ls(self, hdfs_path: str) -> list[str]:
         """Lists the paths in a directory; empty if it does not exist."""
-        return sorted(self._shown(path.path) for path in self._at(hdfs_path).iterdir())
+        return sorted(self._display_path(path.path) for path in self._at(hdfs_path).iterdir())
 
     def lsr(self, hdfs_path: str, only_file: bool = True, sort: bool = True) -> list[str]:
         """Lists the paths in a directory recursively; ``sort`` orders them oldest first if times are known."""
@@ -122,9 +122,10 @@ class HDFSClient:
         found.pop(folder.path, None)
         if sort:
             return [
-                self._shown(path) for path, info in sorted(found.items(), key=lambda item: (_age(item[1]), item[0]))
+                self._display_path(path)
+                for path, info in sorted(found.items(), key=lambda item: (_modified_at(item[1]), item[0]))
             ]
-        return [self._shown(path) for path in found]
+        return [self._display_path(path) for path in found]
 
     def _at(self, path: str | None) -> RemotePath:
         if not path:
@@ -133,7 +134,7 @@ class HDFSClient:
             path = str(self._system._strip_protocol(path)).removeprefix(self._root)
         return RemotePath(self._system, f"{self._root}/{path.strip('/')}")
 
-    def _shown(self, path: str) -> str:
+    def _display_path(self, path: str) -> str:
         return "/" + path.removeprefix(self._root).lstrip("/")
 
 
@@ -145,7 +146,7 @@ def multi_download(
     Args:
       multi_processes: the number of concurrent copies.
     """
-    prefix = client._shown(client._at(hdfs_path).path)
+    prefix = client._display_path(client._at(hdfs_path).path)
     wanted = client.lsr(hdfs_path)[trainer_id::trainers]
 
     def download(path: str) -> str:
@@ -207,7 +208,7 @@ def _with_user(url: str, user: str) -> str:
     return f"{scheme}://{user}@{rest}" if named else url
 
 
-def _tried(action: Callable[[], Any], name: str, times: int = 1) -> bool:
+def _attempt(action: Callable[[], Any], name: str, times: int = 1) -> bool:
     for turn in range(times):
         try:
             action()
@@ -224,7 +225,7 @@ def _failed(reason: str) -> bool:
     return False
 
 
-def _age(info: Mapping[str, Any]) -> float:
+def _modified_at(info: Mapping[str, Any]) -> float:
     """Returns the modification time in seconds, under whatever name the file system uses; 0 if unknown."""
     for key in ("mtime", "modificationTime", "LastModified", "last_modified", "modified", "created"):
         if (value := info.get(key)) is not None:

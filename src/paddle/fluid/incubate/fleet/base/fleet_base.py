@@ -70,7 +70,7 @@ class Fleet(abc.ABC):
 
     def worker_endpoints(self, to_string: bool = False) -> list[str] | str:
         """Returns the addresses of the workers, as a list or comma-separated."""
-        return _listed(self.role_maker.get_trainer_endpoints(), to_string)
+        return _format_endpoints(self.role_maker.get_trainer_endpoints(), to_string)
 
     def server_index(self) -> int:
         """Returns the index of this server."""
@@ -82,7 +82,7 @@ class Fleet(abc.ABC):
 
     def server_endpoints(self, to_string: bool = False) -> list[str] | str:
         """Returns the addresses of the servers, as a list or comma-separated."""
-        return _listed(self.role_maker.get_pserver_endpoints(), to_string)
+        return _format_endpoints(self.role_maker.get_pserver_endpoints(), to_string)
 
     def split_files(self, files: Sequence[str]) -> list[str]:
         """Returns this worker's contiguous share of ``files``; shares differ by at most one file."""
@@ -180,5 +180,5 @@ def split_evenly(files: Sequence[str], index: int, count: int) -> list[str]:
     return list(files[begin : begin + each + (index < more)])
 
 
-def _listed(endpoints: list[str], to_string: bool) -> list[str] | str:
+def _format_endpoints(endpoints: list[str], to_string: bool) -> list[str] | str:
     return ",".join(endpoints) if to_string else endpoints

@@ -77,23 +77,23 @@ class MPISymetricRoleMaker(MPIRoleMaker):
     def _server_num(self) -> int:
         return self.worker_num()
 
-    def _of_my_kind(self) -> Any:
-        self._generated()
+    def _role_comm(self) -> Any:
+        self._ensure_generated()
         return self._node_type_comm
 
     def barrier_worker(self) -> None:
         """Waits for all workers; servers return immediately."""
         if self.is_worker():
-            self._of_my_kind().barrier()
+            self._role_comm().barrier()
 
     def barrier_all(self) -> None:
         """Waits for all processes."""
-        self._generated()
+        self._ensure_generated()
         self._barrier_all()
 
     def all_gather(self, input: Any) -> list[Any]:
         """Returns the inputs of all processes with the same role, in rank order."""
-        return self._of_my_kind().allgather(input)
+        return self._role_comm().allgather(input)
 
     def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
         """Writes the sum (or max, min) of all workers' arrays to ``output``."""

@@ -29,18 +29,18 @@ class RoleMakerBase:
         """Determines the role of this process."""
         self._role_is_generated = True
 
-    def _generated(self) -> RoleMakerBase:
+    def _ensure_generated(self) -> RoleMakerBase:
         if not self._role_is_generated:
             self.generate_role()
         return self
 
     def is_worker(self) -> bool:
         """Returns whether this process is a worker (a trainer)."""
-        return self._generated()._role == Role.WORKER
+        return self._ensure_generated()._role == Role.WORKER
 
     def is_server(self) -> bool:
         """Returns whether this process is a server."""
-        return self._generated()._role == Role.SERVER
+        return self._ensure_generated()._role == Role.SERVER
 
     def is_first_worker(self) -> bool:
         """Returns whether this process is worker 0."""
@@ -48,27 +48,27 @@ class RoleMakerBase:
 
     def worker_num(self) -> int:
         """Returns the number of workers."""
-        return self._generated()._worker_num
+        return self._ensure_generated()._worker_num
 
     def worker_index(self) -> int:
         """Returns the index of this worker."""
-        return self._generated()._current_id
+        return self._ensure_generated()._current_id
 
     def server_index(self) -> int:
         """Returns the index of this server."""
-        return self._generated()._current_id
+        return self._ensure_generated()._current_id
 
     def get_trainer_endpoints(self) -> list[str]:
         """Returns the addresses of the workers, if known."""
-        return self._generated()._worker_endpoints
+        return self._ensure_generated()._worker_endpoints
 
     def get_pserver_endpoints(self) -> list[str]:
         """Returns the addresses of the servers."""
-        return self._generated()._server_endpoints
+        return self._ensure_generated()._server_endpoints
 
     def to_string(self) -> str:
         """Describes the role as text."""
-        self._generated()
+        self._ensure_generated()
         return (
             f"role: {self._role}, current_id: {self._current_id}, worker_endpoints: {self._worker_endpoints}, "
             f"server_endpoints: {self._server_endpoints}"
@@ -76,21 +76,21 @@ class RoleMakerBase:
 
     def barrier_worker(self) -> None:
         """Waits for all workers; supported by role makers that connect workers, such as MPI's."""
-        raise self._without_line("barrier_worker")
+        raise self._unsupported("barrier_worker")
 
     def barrier_all(self) -> None:
         """Waits for all processes."""
-        raise self._without_line("barrier_all")
+        raise self._unsupported("barrier_all")
 
     def all_gather(self, input: Any) -> list[Any]:
         """Returns the inputs of all workers, in order."""
-        raise self._without_line("all_gather")
+        raise self._unsupported("all_gather")
 
     def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
         """Writes the sum (or max, min) of all workers' arrays to ``output``."""
-        raise self._without_line("all_reduce_worker")
+        raise self._unsupported("all_reduce_worker")
 
-    def _without_line(self, name: str) -> NotImplementedError:
+    def _unsupported(self, name: str) -> NotImplementedError:
         return NotImplementedError(
             f"{type(self).__name__}.{name}: this role maker has no connection between workers; "
             "use MPISymetricRoleMaker, or fleet.barrier_worker(), which waits at the parameter servers"

@@ -9,7 +9,7 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import f
 
 __all__ = ["check_all_trainers_ready"]
 
-_PAUSE = 0.2  # seconds between polls
+_POLL_INTERVAL = 0.2  # seconds between polls
 
 
 def check_all_trainers_ready(ready_path: str, epoch: int) -> None:
@@ -20,4 +20,4 @@ def check_all_trainers_ready(ready_path: str, epoch: int) -> None:
         pass
     begins = f"ready.{epoch}."
     while sum(name.startswith(begins) for name in os.listdir(ready_path)) < fleet.worker_num():
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_INTERVAL)

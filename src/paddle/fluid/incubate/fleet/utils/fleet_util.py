@@ -71,7 +71,7 @@ class FleetUtil:
             if found is None:
                 self.rank0_print("not found auc bucket")
                 return None
-            counts.append(self._over_workers(np.array(found.get_tensor()).reshape(-1)))
+            counts.append(self._sum_over_workers(np.array(found.get_tensor()).reshape(-1)))
         return _area(*counts)
 
     def print_global_auc(
@@ -84,7 +84,7 @@ class FleetUtil:
         """Prints the global AUC on the first worker."""
         self.rank0_print(f"{print_prefix} global auc = {self.get_global_auc(scope, stat_pos, stat_neg)}")
 
-    def _over_workers(self, local: np.ndarray) -> np.ndarray:
+    def _sum_over_workers(self, local: np.ndarray) -> np.ndarray:
         if self._fleet.worker_num() == 1:
             return local
         total = np.zeros_like(local)

@@ -53,7 +53,7 @@ class HDFSClient(hdfs_utils.HDFSClient):
         """Downloads a file, or all files of a directory, into a local directory, a few at a time."""
         if not self.is_dir(hdfs_path):
             return super().download(hdfs_path, local_path, overwrite)
-        prefix = self._shown(self._at(hdfs_path).path)
+        prefix = self._display_path(self._at(hdfs_path).path)
 
         def fetch(path: str) -> bool:
             folder = os.path.join(local_path, os.path.dirname(os.path.relpath(path, prefix)))

@@ -56,12 +56,19 @@ def tensor_array_to_tensor(input, axis=1, name=None, use_stack=False) -> tuple[V
     """
     check_type(input, "input", (list, Variable), "tensor_array_to_tensor")
     _check_array(input, "tensor_array_to_tensor")
-    helper = LayerHelper("tensor_array_to_tensor", name=name)
-    out = helper.create_variable_for_type_inference(input.dtype)
+    return join_array(LayerHelper("tensor_array_to_tensor", name=name), input, axis, use_stack=use_stack)
+
+
+def join_array(
+    helper: LayerHelper, array: Variable, axis: int | Variable, *, use_stack: bool
+) -> tuple[Variable, Variable]:
+    """Concatenates or stacks the tensors of an array; also returns their sizes along ``axis``."""
+    check_type(axis, "axis", int, helper.layer_type)
+    out = helper.create_variable_for_type_inference(array.dtype)
     sizes = helper.create_variable_for_type_inference("int32")
     helper.append_op(
         type="tensor_array_to_tensor",
-        inputs={"X": [input]},
+        inputs={"X": [array]},
         outputs={"Out": [out], "OutIndex": [sizes]},
         attrs={"axis": axis, "use_stack": use_stack},
     )

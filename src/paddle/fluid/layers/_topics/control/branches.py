@@ -12,7 +12,7 @@ from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.framework import default_main_program
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.nested import map_structure, same_structure
-from paddle.fluid.layers._topics.core.sub_block import open_block, outer_reads, outer_writes, step_scopes
+from paddle.fluid.layers._topics.core.sub_block import crossing_names, open_block, step_scopes
 from paddle.fluid.layers._topics.tensor.compare import equal, logical_and, logical_not  # pyright: ignore[reportAttributeAccessIssue]
 from paddle.fluid.layers._topics.tensor.create import assign, cast, fill_constant
 from refluid.ir import Block, Variable, VarType
@@ -45,17 +45,14 @@ class ConditionalBlock:
     def _complete(self, block: Block) -> None:
         outside = block.parent
         assert outside is not None
-        written, read = outer_writes(block), outer_reads(block)
-        kept = [name for name in written if outside.may_hold(name) and name not in read]
-        scopes = step_scopes(outside)
+        read, implied, written = crossing_names(block)
         op = outside.append_op(
             type="conditional_block",
-            inputs={"Cond": self.inputs, "Input": [*read, *kept]},
-            outputs={"Out": written, "Scope": [scopes]},
+            inputs={"Cond": self.inputs, "Input": read},
+            outputs={"Out": written, "Scope": [step_scopes(outside)]},
             attrs={"sub_block": block, "is_scalar_condition": self.is_scalar_condition},
         )
-        named = outer_reads(block, implied=False)
-        op.implied = {"Input": [name for name in (*read, *kept) if name not in named]}
+        op.implied = {"Input": implied}
 
 
 class Switch:
@@ -120,10 +117,10 @@ def _branch(holds: Variable, function: Callable[[], Any], argument: str) -> Any:
         raise TypeError(f"cond: {argument} must be callable, not {type(function).__name__}")
     with ConditionalBlock([holds], is_scalar_condition=True).block():
         results = function()
-        return None if results is None else map_structure(_copied_out, results)
+        return None if results is None else map_structure(_copy_out, results)
 
 
-def _copied_out(variable: Variable | None) -> Variable | None:
+def _copy_out(variable: Variable | None) -> Variable | None:
     if variable is None:
         return None
     outside = default_main_program().current_block().parent

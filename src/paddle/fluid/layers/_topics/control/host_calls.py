@@ -107,11 +107,11 @@ def _as_list(name: str, given: Any) -> list[Variable]:
 
 def _on_tensors(function: Callable[..., Any]) -> Callable[..., list[Any]]:
     """Wraps ``function``, which maps LoDTensors to one value or several, to map arrays to a list of arrays."""
-    takes_nothing = _takes_nothing(function)
+    no_parameters = _has_no_parameters(function)
 
     def call(*arrays: Any) -> list[Any]:
         tensors = [None if array is None else LoDTensor(array) for array in arrays]
-        results = function() if takes_nothing else function(*tensors)
+        results = function() if no_parameters else function(*tensors)
         results = results if isinstance(results, list | tuple) else (results,)
         return [None if result is None else np.asarray(result) for result in results]
 
@@ -119,7 +119,7 @@ def _on_tensors(function: Callable[..., Any]) -> Callable[..., list[Any]]:
     return call
 
 
-def _takes_nothing(function: Callable[..., Any]) -> bool:
+def _has_no_parameters(function: Callable[..., Any]) -> bool:
     try:
         return not inspect.signature(function).parameters
     except ValueError:  # some functions written in C have no signature

@@ -52,15 +52,15 @@ class IfElse:
             raise ValueError("the blocks of an IfElse cannot be nested")
         self.status = status
         try:
-            with self._branches[self._side].block():
+            with self._branches[self._branch_index].block():
                 yield
-                if not self.output_table[self._side]:
+                if not self.output_table[self._branch_index]:
                     raise ValueError("a block of an IfElse must call output")
         finally:
             self.status = self.OUT_IF_ELSE_BLOCKS
 
     @property
-    def _side(self) -> int:
+    def _branch_index(self) -> int:
         return 1 if self.status == self.IN_IF_ELSE_TRUE_BLOCKS else 0
 
     def input(self, x) -> Variable:
@@ -80,7 +80,7 @@ class IfElse:
                 attrs={"level": 0},
             )
             self.input_table[x.name] = (false, true)
-        return self.input_table[x.name][self._side]
+        return self.input_table[x.name][self._branch_index]
 
     def output(self, *outs) -> None:
         """Declares the results of the block; both blocks must declare the same number."""
@@ -90,7 +90,7 @@ class IfElse:
             check_type(each, "outs", Variable, "IfElse.output")
             name = unique_name.generate(f"{self.helper.name}_output")
             outside = self._parent_block().create_var(name=name, dtype=each.dtype)
-            self.output_table[self._side].append(outside)
+            self.output_table[self._branch_index].append(outside)
             assign(each, outside)
 
     def __call__(self) -> list[Variable]:

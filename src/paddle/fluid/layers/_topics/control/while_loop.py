@@ -10,7 +10,7 @@ from typing import Any
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.nested import map_structure, same_structure
-from paddle.fluid.layers._topics.core.sub_block import open_block, outer_reads, outer_writes, step_scopes
+from paddle.fluid.layers._topics.core.sub_block import crossing_names, open_block, step_scopes
 from paddle.fluid.layers._topics.tensor.create import assign
 from refluid.ir import Block, Variable, VarType
 
@@ -45,19 +45,14 @@ class While:
         outside = block.parent
         assert outside is not None
         condition = self.cond_var.name
-        written = outer_writes(block)
-        # Overwritten variables are inputs too: the op is a function of its inputs, which is how they get gradients.
-        read = outer_reads(block, [condition])
-        kept = [name for name in written if outside.may_hold(name) and name not in (*read, condition)]
-        scopes = step_scopes(outside)
+        read, implied, written = crossing_names(block, [condition])
         op = outside.append_op(
             type="while",
-            inputs={"X": [*read, *kept], "Condition": [condition]},
-            outputs={"Out": list(dict.fromkeys([*written, condition])), "StepScopes": [scopes]},
+            inputs={"X": read, "Condition": [condition]},
+            outputs={"Out": list(dict.fromkeys([*written, condition])), "StepScopes": [step_scopes(outside)]},
             attrs={"sub_block": block, "is_test": self.is_test},
         )
-        named = outer_reads(block, [condition], implied=False)
-        op.implied = {"X": [name for name in (*read, *kept) if name not in named]}
+        op.implied = {"X": implied}
 
 
 def while_loop(cond, body, loop_vars, is_test=False, name=None):

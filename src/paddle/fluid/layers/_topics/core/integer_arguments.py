@@ -31,19 +31,29 @@ def pass_integers(
     if isinstance(values, Variable):
         values.stop_gradient = True
         return {slot: [values]}, None
-    attr = [unknown if isinstance(value, Variable) else whole(helper, what, value) for value in values]
+    attr = [unknown if isinstance(value, Variable) else check_integer(helper, what, value) for value in values]
     if not any(isinstance(value, Variable) for value in values):
         return {}, attr
-    return {list_slot: [_as_variable(helper, value) for value in values]}, attr
+    return {list_slot: [integer_variable(helper, value) for value in values]}, attr
 
 
-def whole(helper: LayerHelper, what: str, value: Any) -> int:
+def check_integer(helper: LayerHelper, what: str, value: Any) -> int:
     """Returns ``value`` as an int; raises TypeError if it is not an integer."""
     check_type(value, what, (int, np.integer), helper.layer_type)
     return int(value)
 
 
-def _as_variable(helper: LayerHelper, value: int | Variable) -> Variable:
+def per_dim(value: Any, rank: int, name: str) -> list[int]:
+    """Returns ``value`` as ``rank`` integers, repeating a single number."""
+    if isinstance(value, int):
+        return [value] * rank
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != rank:
+        raise ValueError(f"{name} must be a number or {rank} numbers, not {value!r}")
+    return [int(size) for size in value]
+
+
+def integer_variable(helper: LayerHelper, value: int | Variable) -> Variable:
+    """Returns ``value`` as a variable; an integer becomes an int32 constant."""
     from paddle.fluid.layers._topics.tensor.create import fill_constant
 
     if isinstance(value, Variable):

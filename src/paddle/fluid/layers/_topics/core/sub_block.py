@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from paddle.fluid.framework import default_main_program
@@ -45,6 +45,18 @@ def outer_writes(block: Block) -> list[str]:
     assert block.parent is not None
     written = dict.fromkeys(name for op in block.ops for name in op.output_arg_names)
     return [name for name in written if name not in block.vars and block.parent._has_var_recursive(name)]
+
+
+def crossing_names(block: Block, local: Sequence[str] = ()) -> tuple[list[str], list[str], list[str]]:
+    """Returns the names the op of a block reads, those of them that Fluid leaves implicit, and the names it writes.
+
+    Overwritten variables are read too: the op is a function of its inputs, which is how they get gradients.
+    """
+    assert block.parent is not None
+    written, read = outer_writes(block), outer_reads(block, local)
+    read += [name for name in written if block.parent.may_hold(name) and name not in (*read, *local)]
+    named = outer_reads(block, local, implied=False)
+    return read, [name for name in read if name not in named], written
 
 
 def step_scopes(block: Block) -> Variable:

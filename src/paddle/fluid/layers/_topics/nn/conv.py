@@ -10,6 +10,7 @@ from typing import Any
 from paddle.fluid.initializer import Normal
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.append import require_floating
+from paddle.fluid.layers._topics.core.integer_arguments import per_dim
 from refluid.ir import Variable
 
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
@@ -39,21 +40,9 @@ def conv2d(
       groups: the number of channel groups; each filter sees the channels of one group.
       data_format: "NCHW" or "NHWC"; filters are [num_filters, channels / groups, height, width] either way.
     """
-    channels = _channels("conv2d", input, groups, data_format, use_cudnn, rank=2)
-    depthwise = channels == groups and num_filters % channels == 0 and not use_cudnn
-    return _conv(
-        "depthwise_conv2d" if depthwise else "conv2d",
-        input,
-        [num_filters, channels // (groups or 1), *per_dim(filter_size, 2, "filter_size")],
-        2,
-        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
-        Normal(0.0, math.sqrt(2.0 / (math.prod(per_dim(filter_size, 2, "filter_size")) * channels)), 0),
-        {"use_cudnn": use_cudnn},
-        param_attr=param_attr,
-        bias_attr=bias_attr,
-        act=act,
-        name=name,
-    )
+    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
+    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
+    return _conv("conv2d", input, num_filters, filter_size, window, use_cudnn, layer)
 
 
 def conv3d(
@@ -72,20 +61,9 @@ def conv3d(
     data_format: str = "NCDHW",
 ) -> Variable:
     """Convolves volumes with ``num_filters`` filters; arguments as for conv2d, with depth first."""
-    channels = _channels("conv3d", input, groups, data_format, use_cudnn, rank=3)
-    return _conv(
-        "conv3d",
-        input,
-        [num_filters, channels // (groups or 1), *per_dim(filter_size, 3, "filter_size")],
-        3,
-        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
-        Normal(0.0, math.sqrt(2.0 / (math.prod(per_dim(filter_size, 3, "filter_size")) * channels)), 0),
-        {"use_cudnn": use_cudnn},
-        param_attr=param_attr,
-        bias_attr=bias_attr,
-        act=act,
-        name=name,
-    )
+    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
+    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
+    return _conv("conv3d", input, num_filters, filter_size, window, use_cudnn, layer)
 
 
 def conv2d_transpose(
@@ -110,22 +88,9 @@ def conv2d_transpose(
       output_size: height and width of the result; determines the filter size if that is not given.
       filter_size: height and width of the filters; determines the smallest result if output_size is not given.
     """
-    channels = _channels("conv2d_transpose", input, groups, data_format, use_cudnn, rank=2)
-    depthwise = channels == groups and num_filters == channels and not use_cudnn
-    return _conv_transpose(
-        "depthwise_conv2d_transpose" if depthwise else "conv2d_transpose",
-        input,
-        [channels, num_filters // (groups or 1)],
-        2,
-        output_size,
-        filter_size,
-        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
-        {"use_cudnn": use_cudnn},
-        param_attr=param_attr,
-        bias_attr=bias_attr,
-        act=act,
-        name=name,
-    )
+    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
+    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
+    return _conv_transpose("conv2d_transpose", input, num_filters, output_size, filter_size, window, use_cudnn, layer)
 
 
 def conv3d_transpose(
@@ -145,75 +110,71 @@ def conv3d_transpose(
     data_format: str = "NCDHW",
 ) -> Variable:
     """Applies a transposed convolution to volumes; arguments as for conv2d_transpose, with depth first."""
-    channels = _channels("conv3d_transpose", input, groups, data_format, use_cudnn, rank=3)
-    return _conv_transpose(
-        "conv3d_transpose",
-        input,
-        [channels, num_filters // (groups or 1)],
-        3,
-        output_size,
-        filter_size,
-        {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format},
-        {"use_cudnn": use_cudnn},
-        param_attr=param_attr,
-        bias_attr=bias_attr,
-        act=act,
-        name=name,
-    )
+    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
+    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
+    return _conv_transpose("conv3d_transpose", input, num_filters, output_size, filter_size, window, use_cudnn, layer)
 
 
 def _conv(
-    op_type: str,
-    input: Variable,
-    filter_shape: list[int],
-    rank: int,
-    arguments: dict[str, Any],
-    initializer: Any,
-    attrs: dict[str, Any],
-    **kwargs: Any,
+    type: str, input: Variable, num_filters: int, filter_size: Any, window: dict[str, Any], use_cudnn: bool, layer: dict
 ) -> Variable:
-    helper = LayerHelper(op_type, input=input, **kwargs)
-    filters = helper.create_parameter(helper.param_attr, filter_shape, input.dtype, default_initializer=initializer)
-    attrs = {**_window_attrs(arguments, rank), **attrs, "use_mkldnn": False}
+    rank, groups = _rank(type), window["groups"]
+    channels = _channels(type, input, groups, window["data_format"], use_cudnn, rank)
+    kernel = per_dim(filter_size, rank, "filter_size")
+    attrs = {**_window_attrs(window, rank), "use_cudnn": use_cudnn, "use_mkldnn": False}
     if rank == 2:
         attrs["fuse_relu_before_depthwise_conv"] = False
-    return _finish(helper, op_type, input, filters, attrs, arguments["data_format"])
+        if channels == groups and num_filters % channels == 0 and not use_cudnn:
+            type = "depthwise_conv2d"
+    helper = LayerHelper(type, input=input, **layer)
+    filters = helper.create_parameter(
+        helper.param_attr,
+        [num_filters, channels // (groups or 1), *kernel],
+        input.dtype,
+        default_initializer=Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * channels)), 0),
+    )
+    return _finish(helper, input, filters, attrs, window["data_format"])
 
 
 def _conv_transpose(
-    op_type: str,
+    type: str,
     input: Variable,
-    channels: list[int],
-    rank: int,
+    num_filters: int,
     output_size: Any,
     filter_size: Any,
-    arguments: dict[str, Any],
-    attrs: dict[str, Any],
-    **kwargs: Any,
+    window: dict[str, Any],
+    use_cudnn: bool,
+    layer: dict[str, Any],
 ) -> Variable:
-    helper = LayerHelper(op_type, input=input, **kwargs)
-    window = _window_attrs(arguments, rank)
+    rank, groups = _rank(type), window["groups"]
+    channels = _channels(type, input, groups, window["data_format"], use_cudnn, rank)
+    if rank == 2 and channels == groups == num_filters and not use_cudnn:
+        type = "depthwise_conv2d_transpose"
+    helper = LayerHelper(type, input=input, **layer)
+    attrs = {**_window_attrs(window, rank), "use_cudnn": use_cudnn}
     wanted = [] if output_size is None else per_dim(output_size, rank, "output_size")
     if filter_size is not None:
         kernel = per_dim(filter_size, rank, "filter_size")
     elif not wanted:
-        raise ValueError(f"{op_type}: output_size is required if filter_size is None")
+        raise ValueError(f"{type}: output_size is required if filter_size is None")
     else:
-        kernel = _kernel_for(wanted, _space(input, arguments["data_format"]), window)
-    filters = helper.create_parameter(helper.param_attr, [*channels, *kernel], input.dtype)
+        kernel = _kernel_for(wanted, _space(input, window["data_format"]), attrs)
+    shape = [channels, num_filters // (groups or 1), *kernel]
+    filters = helper.create_parameter(helper.param_attr, shape, input.dtype)
     # Fluid's attribute does not distinguish volumes from images.
-    data_format = "NHWC" if arguments["data_format"].endswith("C") else "NCHW"
-    attrs = {**window, **attrs, "output_size": wanted, "data_format": data_format}
-    return _finish(helper, op_type, input, filters, attrs, data_format)
+    data_format = "NHWC" if window["data_format"].endswith("C") else "NCHW"
+    attrs |= {"output_size": wanted, "data_format": data_format}
+    return _finish(helper, input, filters, attrs, data_format)
 
 
-def _finish(
-    helper: LayerHelper, op_type: str, input: Variable, filters: Any, attrs: dict, data_format: str
-) -> Variable:
+def _rank(type: str) -> int:
+    return 3 if "3d" in type else 2
+
+
+def _finish(helper: LayerHelper, input: Variable, filters: Any, attrs: dict[str, Any], data_format: str) -> Variable:
     out = helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(
-        type=op_type, inputs={"Input": [input], "Filter": [filters]}, outputs={"Output": [out]}, attrs=attrs
-    )
+    inputs = {"Input": [input], "Filter": [filters]}
+    helper.append_op(type=helper.layer_type, inputs=inputs, outputs={"Output": [out]}, attrs=attrs)
     if data_format.endswith("C"):
         rank = len(input.shape)
         biased = helper.append_bias_op(out, dim_start=rank - 1, dim_end=rank)
@@ -263,15 +224,6 @@ def _channels(layer: str, input: Variable, groups: int | None, data_format: str,
     if groups is not None and (groups <= 0 or channels % groups):
         raise ValueError(f"{layer}: {channels} input channels are not divisible into {groups} groups")
     return channels
-
-
-def per_dim(value: Any, rank: int, name: str) -> list[int]:
-    """Returns ``value`` as ``rank`` integers, repeating a single number."""
-    if isinstance(value, int):
-        return [value] * rank
-    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != rank:
-        raise ValueError(f"{name} must be a number or {rank} numbers, not {value!r}")
-    return [int(size) for size in value]
 
 
 def paddings_of(padding: Any, rank: int, data_format: str) -> tuple[list[int], str]:

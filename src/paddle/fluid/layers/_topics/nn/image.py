@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.integer_arguments import integer_variable
 from refluid.ir import Variable
 
 __all__ = [
@@ -72,7 +74,9 @@ def image_resize(
     else:
         sizes = {"scale": _factor(scale)}
     if actual_shape is not None:
-        inputs["OutSize"] = [_size_variable(actual_shape)]
+        check_type(actual_shape, "actual_shape", Variable, "image_resize")
+        actual_shape.stop_gradient = True
+        inputs["OutSize"] = [actual_shape]
     attrs = {
         "out_d": -1,
         "out_h": -1,
@@ -89,44 +93,27 @@ def image_resize(
 
 
 def _factor(scale: Any) -> float:
-    if not isinstance(scale, int | float):
-        raise TypeError(f"image_resize: scale must be a number or a Variable, not {type(scale).__name__}")
+    check_type(scale, "scale", (int, float, Variable), "image_resize")
     if scale <= 0:
         raise ValueError(f"image_resize: scale must be positive, not {scale}")
     return float(scale)
 
 
-def _size_variable(size: Any) -> Variable:
-    if not isinstance(size, Variable):
-        raise TypeError(f"image_resize: actual_shape must be a Variable, not {type(size).__name__}")
-    size.stop_gradient = True
-    return size
-
-
 def _size_arguments(helper: LayerHelper, out_shape: Any, count: int, inputs: dict[str, Any]) -> dict[str, int]:
     """Returns the size as attributes and adds variable sizes to ``inputs``."""
     if isinstance(out_shape, Variable):
-        inputs["OutSize"] = [_size_variable(out_shape)]
+        out_shape.stop_gradient = True
+        inputs["OutSize"] = [out_shape]
         return {}
-    if not isinstance(out_shape, list | tuple):
-        raise TypeError(f"image_resize: out_shape must be a list or a Variable, not {type(out_shape).__name__}")
+    check_type(out_shape, "out_shape", (list, tuple, Variable), "image_resize")
     if len(out_shape) != count:
         raise ValueError(f"image_resize: out_shape must hold {count} sizes, not {len(out_shape)}")
     if any(isinstance(size, Variable) for size in out_shape):
-        inputs["SizeTensor"] = [_as_variable(helper, size) for size in out_shape]
+        inputs["SizeTensor"] = [integer_variable(helper, size) for size in out_shape]
     sizes = [-1 if isinstance(size, Variable) else int(size) for size in out_shape]
     if any(size <= 0 for size, given in zip(sizes, out_shape, strict=True) if not isinstance(given, Variable)):
         raise ValueError(f"image_resize: all sizes must be positive, got {sizes}")
     return dict(zip(("out_d", "out_h", "out_w")[3 - count :], sizes, strict=True))
-
-
-def _as_variable(helper: LayerHelper, size: Any) -> Variable:
-    from paddle.fluid.layers import fill_constant
-
-    if isinstance(size, Variable):
-        return _size_variable(size)
-    out = helper.create_variable_for_type_inference("int32")
-    return fill_constant([1], "int32", size, force_cpu=True, out=out)
 
 
 def resize_bilinear(
@@ -190,8 +177,7 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
       out_shape: [N, C, H, W], as a list or a variable.
     """
     require_floating("affine_grid", theta=theta)
-    if not isinstance(out_shape, list | tuple | Variable):
-        raise TypeError(f"affine_grid: out_shape must be a list or a Variable, not {type(out_shape).__name__}")
+    check_type(out_shape, "out_shape", (list, tuple, Variable), "affine_grid")
     given = isinstance(out_shape, Variable)
     inputs = {"Theta": theta, "OutputShape": out_shape if given else None}
     attrs = {} if given else {"output_shape": list(out_shape)}
@@ -206,19 +192,21 @@ def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variab
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """Rearranges blocks of pixels into ``blocksize ** 2`` times as many channels."""
-    return _rearranged("space_to_depth", x, {"blocksize": _integer("space_to_depth", "blocksize", blocksize)}, name)
+    check_type(blocksize, "blocksize", int, "space_to_depth")
+    return _rearranged("space_to_depth", x, {"blocksize": blocksize}, name)
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """Rearranges channels into an image that is ``upscale_factor`` times as high and wide."""
     require_floating("pixel_shuffle", x=x)
-    factor = _integer("pixel_shuffle", "upscale_factor", upscale_factor)
-    return _rearranged("pixel_shuffle", x, {"upscale_factor": factor})
+    check_type(upscale_factor, "upscale_factor", int, "pixel_shuffle")
+    return _rearranged("pixel_shuffle", x, {"upscale_factor": upscale_factor})
 
 
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
     """Interleaves the channels of ``group`` groups."""
-    return _rearranged("shuffle_channel", x, {"group": _integer("shuffle_channel", "group", group)}, name)
+    check_type(group, "group", int, "shuffle_channel")
+    return _rearranged("shuffle_channel", x, {"group": group}, name)
 
 
 def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Variable:
@@ -230,17 +218,10 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
       shift_ratio: the fraction of channels shifted in each direction.
     """
     require_floating("temporal_shift", x=x)
-    attrs = {"seg_num": _integer("temporal_shift", "seg_num", seg_num), "shift_ratio": shift_ratio}
-    return _rearranged("temporal_shift", x, attrs, name)
+    check_type(seg_num, "seg_num", int, "temporal_shift")
+    return _rearranged("temporal_shift", x, {"seg_num": seg_num, "shift_ratio": shift_ratio}, name)
 
 
 def _rearranged(op_type: str, x: Variable, attrs: dict[str, Any], name: str | None = None) -> Variable:
-    if not isinstance(x, Variable):
-        raise TypeError(f"{op_type}: x must be a Variable, not {type(x).__name__}")
+    check_type(x, "x", Variable, op_type)
     return append_single_op(op_type, {"X": x}, {"Out": x.dtype}, attrs, name)["Out"]
-
-
-def _integer(layer: str, name: str, value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{layer}: {name} must be an integer, not {type(value).__name__}")
-    return value

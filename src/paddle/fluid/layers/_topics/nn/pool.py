@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
-from paddle.fluid.layers._topics.nn.conv import paddings_of, per_dim
+from paddle.fluid.layers._topics.core.integer_arguments import per_dim
+from paddle.fluid.layers._topics.nn.conv import paddings_of
 from refluid.ir import Variable
 
 __all__ = ["adaptive_pool2d", "adaptive_pool3d", "pool2d", "pool3d"]

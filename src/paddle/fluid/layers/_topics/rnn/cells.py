@@ -34,7 +34,7 @@ class RNNCell:
         reference = flatten(batch_ref)[0]
         shapes = self.state_shape if shape is None else shape
         if shape is None and dtype == "float32":
-            dtype = self._own_dtype() or dtype
+            dtype = self._default_dtype() or dtype
 
         def filled(shape, dtype):
             sizes = list(shape) if shape[0] == -1 else [-1, *shape]
@@ -44,7 +44,7 @@ class RNNCell:
 
         return _map_shapes(filled, shapes, dtype)
 
-    def _own_dtype(self) -> Any:
+    def _default_dtype(self) -> Any:
         try:
             return self.state_dtype
         except NotImplementedError:
@@ -169,7 +169,7 @@ def rnn(
         step_mask = None if mask is None else loop.step_input(mask)
         outputs, after = cell.call(now, states, **kwargs)
         if step_mask is not None:
-            after = map_structure(lambda old, new: _kept_where_masked(old, new, step_mask), states, after)
+            after = map_structure(lambda old, new: _masked_update(old, new, step_mask), states, after)
         map_structure(loop.update_memory, states, after)
         map_structure(loop.step_output, outputs)
         map_structure(loop.step_output, after)
@@ -184,7 +184,7 @@ def rnn(
     return final_outputs, final_states
 
 
-def _kept_where_masked(old: Variable, new: Variable, mask: Variable) -> Variable:
+def _masked_update(old: Variable, new: Variable, mask: Variable) -> Variable:
     return layers.elementwise_mul(new, mask, axis=0) - layers.elementwise_mul(old, mask - 1, axis=0)
 
 

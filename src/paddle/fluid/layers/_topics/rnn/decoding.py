@@ -179,7 +179,7 @@ def dynamic_decode(
         running = layers.cast(layers.logical_not(finished), "int64")
         next_lengths = layers.elementwise_add(lengths, running)
         if impute_finished:
-            after = map_structure(lambda old, new: _kept_where(finished, old, new), before, after)
+            after = map_structure(lambda old, new: _select(finished, old, new), before, after)
         output_arrays = map_structure(_outer_array, outputs)
         map_structure(lambda x, array: layers.array_write(x, time, array), outputs, output_arrays)
         layers.increment(time, value=1.0, in_place=True)
@@ -199,9 +199,9 @@ def dynamic_decode(
     return (results, last, lengths) if return_length else (results, last)
 
 
-def _kept_where(finished: Variable, old: Variable, new: Variable) -> Variable:
+def _select(finished: Variable, old: Variable, new: Variable) -> Variable:
     if old.dtype == VarType.BOOL:
-        mixed = _kept_where(finished, layers.cast(old, "float32"), layers.cast(new, "float32"))
+        mixed = _select(finished, layers.cast(old, "float32"), layers.cast(new, "float32"))
         return layers.cast(mixed, "bool")
     mask = layers.cast(finished, old.dtype)
     return layers.elementwise_mul(old, mask, axis=0) - layers.elementwise_mul(new, mask - 1, axis=0)

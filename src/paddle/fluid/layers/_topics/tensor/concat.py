@@ -8,25 +8,12 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.control.arrays import join_array
 from paddle.fluid.layers._topics.core.append import append_single_op
-from paddle.fluid.layers._topics.core.integer_arguments import Integers, pass_integers, whole
+from paddle.fluid.layers._topics.core.integer_arguments import Integers, check_integer, pass_integers
 from refluid.ir import Variable, VarType
 
 __all__ = ["concat", "expand", "expand_as", "split", "stack", "unstack"]
-
-
-def _from_array(helper: LayerHelper, array: Variable, axis: int | Variable, use_stack: bool) -> Variable:
-    """Concatenates or stacks the tensors of an array."""
-    check_type(axis, "axis", int, helper.layer_type)
-    out = helper.create_variable_for_type_inference(array.dtype)
-    index = helper.create_variable_for_type_inference("int32")
-    helper.append_op(
-        type="tensor_array_to_tensor",
-        inputs={"X": [array]},
-        outputs={"Out": [out], "OutIndex": [index]},
-        attrs={"axis": axis, "use_stack": use_stack},
-    )
-    return out
 
 
 def _variables(layer: str, name: str, given: Any) -> list[Variable]:
@@ -49,7 +36,7 @@ def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None
     variables = _variables("concat", "input", input)
     helper = LayerHelper("concat", input=variables, name=name)
     if variables[0].type == VarType.LOD_TENSOR_ARRAY:
-        return _from_array(helper, variables[0], axis, use_stack=False)
+        return join_array(helper, variables[0], axis, use_stack=False)[0]
     out = helper.create_variable_for_type_inference(helper.input_dtype())
     inputs: dict[str, Any] = {"X": variables}
     attrs = {}
@@ -111,7 +98,7 @@ def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
     helper = LayerHelper("stack")
     axis = 0 if axis is None else axis
     if variables[0].type == VarType.LOD_TENSOR_ARRAY:
-        return _from_array(helper, variables[0], axis, use_stack=True)
+        return join_array(helper, variables[0], axis, use_stack=True)[0]
     out = helper.create_variable_for_type_inference(variables[0].dtype)
     helper.append_op(type="stack", inputs={"X": variables}, outputs={"Y": [out]}, attrs={"axis": axis})
     return out
@@ -136,7 +123,7 @@ def expand(x: Variable, expand_times: Integers, name: str | None = None) -> Vari
     helper = LayerHelper("expand", name=name)
     if not isinstance(expand_times, Variable):
         for times in expand_times:
-            if not isinstance(times, Variable) and whole(helper, "expand_times", times) < 1:
+            if not isinstance(times, Variable) and check_integer(helper, "expand_times", times) < 1:
                 raise ValueError(f"expand: expand_times {list(expand_times)} must be positive")
     inputs, times = pass_integers(helper, "expand_times", expand_times, "ExpandTimes", "expand_times_tensor")
     out = helper.create_variable_for_type_inference(x.dtype)

@@ -7,6 +7,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.integer_arguments import per_dim
 from refluid.ir import Variable
 
 __all__ = ["pad", "pad2d", "pad_constant_like", "unfold"]
@@ -72,14 +73,7 @@ def unfold(
     if len(x.shape) != 4:
         raise ValueError(f"unfold: x must be images [N, C, H, W], got shape {list(x.shape)}")
     sizes = {"kernel_sizes": kernel_sizes, "strides": strides, "dilations": dilations}
-    attrs = {name: _integers(name, given, 2) for name, given in sizes.items()}
+    attrs = {name: per_dim(given, 2, f"unfold: {name}") for name, given in sizes.items()}
     given = [paddings] * 4 if isinstance(paddings, int) else list(paddings)
-    attrs["paddings"] = given * 2 if len(given) == 2 else _integers("paddings", given, 4)
+    attrs["paddings"] = given * 2 if len(given) == 2 else per_dim(given, 4, "unfold: paddings")
     return append_single_op("unfold", {"X": x}, {"Y": x.dtype}, attrs, name)["Y"]
-
-
-def _integers(name: str, given: int | Sequence[int], count: int) -> list[int]:
-    values = [given] * count if isinstance(given, int) else list(given)
-    if len(values) != count:
-        raise ValueError(f"unfold: {name} must be one integer or {count} integers, not {values}")
-    return values

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from paddle.fluid.data_feeder import check_type
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
 from refluid.ir import Variable, VarType, as_dtype, unique_name
@@ -93,21 +94,19 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
     Args:
       seed: the initial seed, or a variable that carries it from run to run.
     """
-    if not isinstance(x, Variable):
-        raise TypeError(f"random_crop: x must be a Variable, not {type(x).__name__}")
+    check_type(x, "x", Variable, "random_crop")
     helper = LayerHelper("random_crop")
     attrs: dict[str, Any] = {"shape": list(shape)}
     out = helper.create_variable_for_type_inference(x.dtype)
     if seed is None:
         seed = int(np.random.randint(-65536, 65536))
+    check_type(seed, "seed", (int, Variable), "random_crop")
     if isinstance(seed, int):
         attrs["startup_seed"], first = seed, Constant(seed)
         name = unique_name.generate("random_crop_seed")
         seed = helper.create_variable(name=name, shape=[1], dtype="int64", persistable=True)
         # Fluid leaves the variable uninitialized until the op runs; here the startup program fills it.
         helper.set_variable_initializer(seed, first)
-    elif not isinstance(seed, Variable):
-        raise TypeError(f"random_crop: seed must be an integer or a Variable, not {type(seed).__name__}")
     inputs, outputs = {"X": [x], "Seed": [seed]}, {"Out": [out], "SeedOut": [seed]}
     helper.append_op(type="random_crop", inputs=inputs, outputs=outputs, attrs=attrs)
     return out
@@ -117,10 +116,8 @@ def _batch_size_like(
     kind: str, input: Variable, shape: Sequence[int], dtype: Any, input_dim: int, output_dim: int, attrs: dict[str, Any]
 ) -> Variable:
     layer = kind + "_batch_size_like"
-    if not isinstance(input, Variable):
-        raise TypeError(f"{layer}: input must be a Variable, not {type(input).__name__}")
-    if not isinstance(shape, list | tuple):
-        raise TypeError(f"{layer}: shape must be a list, not {type(shape).__name__}")
+    check_type(input, "input", Variable, layer)
+    check_type(shape, "shape", (list, tuple), layer)
     dims = {"shape": list(shape), "input_dim_idx": input_dim, "output_dim_idx": output_dim}
     attrs = {**dims, **attrs, "dtype": int(as_dtype(dtype))}
     return _append(LayerHelper(layer), dtype, attrs, {"Input": [input]})

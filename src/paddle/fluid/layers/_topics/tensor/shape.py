@@ -12,7 +12,7 @@ from refluid.ir import Variable
 __all__ = ["flatten", "reshape", "squeeze", "transpose", "unsqueeze"]
 
 
-def _append_remembering(
+def _append_with_xshape(
     helper: LayerHelper, type: str, x: Variable, attrs: dict[str, Any], inputs: Any = None, out: Any = None
 ) -> Variable:
     """Appends one of the ops that also output x's original shape."""
@@ -54,7 +54,7 @@ def reshape(
     if actual_shape is not None and not inputs:
         actual_shape.stop_gradient = True
         inputs = {"Shape": [actual_shape]}
-    out = _append_remembering(helper, "reshape2", x, attrs, inputs, x if inplace else None)
+    out = _append_with_xshape(helper, "reshape2", x, attrs, inputs, x if inplace else None)
     return helper.append_activation(out)
 
 
@@ -79,14 +79,14 @@ def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable
     for axis in perm:
         if axis >= len(x.shape):
             raise ValueError(f"transpose: perm {list(perm)} contains dim {axis}, but x has only {len(x.shape)} dims")
-    return _append_remembering(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
+    return _append_with_xshape(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
 
 
 def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
     """Removes the dims of size 1 listed in ``axes``, or all of them if it is empty."""
     check_type(input, "input", Variable, "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
-    return _append_remembering(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
+    return _append_with_xshape(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
 
 
 def unsqueeze(input: Variable, axes: int | Integers, name: str | None = None) -> Variable:
@@ -96,7 +96,7 @@ def unsqueeze(input: Variable, axes: int | Integers, name: str | None = None) ->
     helper = LayerHelper("unsqueeze2", name=name)
     axes = [axes] if isinstance(axes, int) else axes
     inputs, known = pass_integers(helper, "axes", axes, "AxesTensor", "AxesTensorList")
-    return _append_remembering(helper, "unsqueeze2", input, {} if inputs else {"axes": known}, inputs)
+    return _append_with_xshape(helper, "unsqueeze2", input, {} if inputs else {"axes": known}, inputs)
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
@@ -104,4 +104,4 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     check_type(x, "x", Variable, "flatten")
     if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
         raise ValueError(f"flatten: axis must be an integer from 0 to {len(x.shape)}, not {axis!r}")
-    return _append_remembering(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})
+    return _append_with_xshape(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})

@@ -15,7 +15,7 @@ _END = 10000000  # Fluid's encoding of "to the end"
 
 
 @dataclass
-class _Cut:
+class _Bounds:
     """A parsed subscript, axis by axis; starts, ends and strides are integers or variables."""
 
     axes: list[int] = field(default_factory=list)
@@ -35,8 +35,8 @@ class _Cut:
 def subscript(self: Variable, item: Any) -> Variable:
     """Slices this variable by integers, slices, an ellipsis, or variables that hold one integer."""
     block = self.block.program.current_block()
-    cut = _Cut()
-    for axis, index in enumerate(_full(item, len(self.shape))):
+    cut = _Bounds()
+    for axis, index in enumerate(_expand_ellipsis(item, len(self.shape))):
         _read(cut, axis, index, block)
     found = _sliced(self, cut, block) if cut.axes else self
     if not cut.reversed:
@@ -47,7 +47,7 @@ def subscript(self: Variable, item: Any) -> Variable:
     return out
 
 
-def _full(item: Any, rank: int) -> list[Any]:
+def _expand_ellipsis(item: Any, rank: int) -> list[Any]:
     """Expands the ellipsis of a subscript."""
     items = list(item) if isinstance(item, tuple | list) else [item]
     dots = [i for i, index in enumerate(items) if index is Ellipsis]
@@ -60,10 +60,10 @@ def _full(item: Any, rank: int) -> list[Any]:
     return items
 
 
-def _read(cut: _Cut, axis: int, index: Any, block: Block) -> None:
+def _read(cut: _Bounds, axis: int, index: Any, block: Block) -> None:
     if isinstance(index, Variable):
         cut.dropped.append(axis)
-        cut.add(axis, index, _next(index, block))
+        cut.add(axis, index, _plus_one(index, block))
     elif isinstance(index, int | np.integer) and not isinstance(index, bool):
         cut.dropped.append(axis)
         cut.add(axis, int(index), _END if index == -1 else int(index) + 1)
@@ -73,7 +73,7 @@ def _read(cut: _Cut, axis: int, index: Any, block: Block) -> None:
         raise TypeError(f"a variable's index must be an integer, a slice or a variable, not {type(index).__name__}")
 
 
-def _read_slice(cut: _Cut, axis: int, index: slice) -> None:
+def _read_slice(cut: _Bounds, axis: int, index: slice) -> None:
     start, end, stride = index.start, index.stop, index.step
     backwards = not isinstance(stride, Variable) and stride is not None and stride < 0
     if start is None and end is None and (stride is None or (isinstance(stride, int) and stride in (1, -1))):
@@ -90,7 +90,7 @@ def _read_slice(cut: _Cut, axis: int, index: slice) -> None:
     cut.add(axis, start, end, 1 if stride is None else stride)
 
 
-def _next(index: Variable, block: Block) -> Variable:
+def _plus_one(index: Variable, block: Block) -> Variable:
     """Returns index + 1."""
     one = _constant(1, index.dtype, block)
     out = block.create_var(dtype=index.dtype)
@@ -107,7 +107,7 @@ def _constant(value: int, dtype: VarType, block: Block) -> Variable:
     return out
 
 
-def _sliced(x: Variable, cut: _Cut, block: Block) -> Variable:
+def _sliced(x: Variable, cut: _Bounds, block: Block) -> Variable:
     strided = any(isinstance(stride, Variable) or stride != 1 for stride in cut.strides)
     type = "strided_slice" if strided else "slice"
     bounds = {"starts": cut.starts, "ends": cut.ends, **({"strides": cut.strides} if strided else {})}
