@@ -221,7 +221,7 @@ class BeamSearchDecoder:
         with self.block():
             ids = self.read_array(init=self._init_ids, is_ids=True)
             scores = self.read_array(init=self._init_scores, is_scores=True)
-            word = layers.embedding(
+            embedded = layers.embedding(
                 ids, size=[self._target_dict_dim, self._word_dim], dtype="float32", is_sparse=self._sparse_emb
             )
             given = self._other_inputs()
@@ -229,19 +229,21 @@ class BeamSearchDecoder:
             cell = self._state_cell
             for name in cell.state_names:
                 cell.set_state(name, layers.sequence_expand(cell.get_state(name), scores))
-            cell.compute_state({**{name: word for name in cell.input_names if name not in inputs}, **inputs})
+            cell.compute_state({**{name: embedded for name in cell.input_names if name not in inputs}, **inputs})
             result = layers.lod_reset(cell.out_state(), y=scores)
-            chances = layers.fc(result, size=self._target_dict_dim, act="softmax")
-            top, words = layers.topk(chances, k=self._topk_size)
+            probs = layers.fc(result, size=self._target_dict_dim, act="softmax")
+            top, candidates = layers.topk(probs, k=self._topk_size)
             total = layers.elementwise_add(layers.log(top), layers.reshape(scores, shape=[-1]), axis=0)
-            chosen, points = layers.beam_search(ids, scores, words, total, self._beam_size, self._end_id, level=0)
+            chosen, chosen_scores = layers.beam_search(
+                ids, scores, candidates, total, self._beam_size, self._end_id, level=0
+            )
             with layers.Switch() as switch:
                 with switch.case(layers.is_empty(chosen)):
                     self.early_stop()
                 with switch.default():
                     cell.update_states()
                     self.update_array(ids, chosen)
-                    self.update_array(scores, points)
+                    self.update_array(scores, chosen_scores)
                     for name, each in given.items():
                         self.update_array(each, inputs[name])
 

@@ -209,14 +209,14 @@ def _with_user(url: str, user: str) -> str:
 
 
 def _attempt(action: Callable[[], Any], name: str, times: int = 1) -> bool:
-    for turn in range(times):
+    for attempt in range(times):
         try:
             action()
             return True
         except OSError as error:
-            if turn + 1 == times:
+            if attempt + 1 == times:
                 return _failed(f"{name}: {error}")
-            time.sleep(2**turn * 0.1)
+            time.sleep(2**attempt * 0.1)
     return False
 
 

@@ -80,14 +80,14 @@ class BeamSearchDecoder(Decoder):
         self.start_token_tensor = layers.fill_constant([1], "int64", self.start_token)
         self.end_token_tensor = layers.fill_constant([1], "int64", self.end_token)
         cell_states = map_structure(self._expand_to_beam_size, initial_cell_states)
-        words = self._expand_to_beam_size(layers.expand(self.start_token_tensor, [self.batch_size]))
+        tokens = self._expand_to_beam_size(layers.expand(self.start_token_tensor, [self.batch_size]))
         first = np.array([[0.0] + [-_IMPOSSIBLE] * (self.beam_size - 1)], "float32")
         log_probs = layers.expand(layers.assign(first), [self.batch_size, 1])
         finished = layers.fill_constant_batch_size_like(
             state, shape=[-1, self.beam_size], dtype="bool", value=False, force_cpu=True
         )
-        lengths = layers.zeros_like(words)
-        inputs = self.embedding_fn(words) if self.embedding_fn else words
+        lengths = layers.zeros_like(tokens)
+        inputs = self.embedding_fn(tokens) if self.embedding_fn else tokens
         return inputs, self.StateWrapper(cell_states, log_probs, finished, lengths), finished
 
     def step(self, time, inputs, states, **kwargs):
@@ -99,30 +99,30 @@ class BeamSearchDecoder(Decoder):
         after = map_structure(self._split_batch_beams, after)
         scores = self.output_fn(outputs) if self.output_fn is not None else outputs
         chosen, next_states = self._beam_search_step(time, scores, after, states)
-        words = chosen.predicted_ids
-        next_inputs = self.embedding_fn(words) if self.embedding_fn else words
+        tokens = chosen.predicted_ids
+        next_inputs = self.embedding_fn(tokens) if self.embedding_fn else tokens
         return chosen, next_states, next_inputs, next_states.finished
 
     def _beam_search_step(self, time: Variable, logits: Variable, next_cell_states: Any, beam_state: Any) -> Any:
         count = logits.shape[-1]
-        all_words = layers.fill_constant([1], "int64", count)
+        vocabulary_size = layers.fill_constant([1], "int64", count)
         only_end = np.full(count, -_IMPOSSIBLE, "float32")
         only_end[self.end_token] = 0
         only_end = layers.assign(only_end)
-        chances = layers.log(layers.softmax(logits))
-        chances = self._mask_probs(chances, beam_state.finished, only_end)
-        totals = layers.elementwise_add(chances, beam_state.log_probs, axis=0)
+        step_log_probs = layers.log(layers.softmax(logits))
+        step_log_probs = self._mask_probs(step_log_probs, beam_state.finished, only_end)
+        totals = layers.elementwise_add(step_log_probs, beam_state.log_probs, axis=0)
         width = self.beam_size * count
-        best, places = layers.topk(layers.reshape(totals, [-1, width]), k=self.beam_size)
-        parents = layers.elementwise_floordiv(places, all_words)
-        words = layers.elementwise_mod(places, all_words)
-        log_probs = self._gather(layers.reshape(totals, [-1, width]), places)
+        best, indices = layers.topk(layers.reshape(totals, [-1, width]), k=self.beam_size)
+        parents = layers.elementwise_floordiv(indices, vocabulary_size)
+        tokens = layers.elementwise_mod(indices, vocabulary_size)
+        log_probs = self._gather(layers.reshape(totals, [-1, width]), indices)
         cell_states = map_structure(lambda x: self._gather(x, parents), next_cell_states)
         finished = self._gather(beam_state.finished, parents)
         lengths = self._gather(beam_state.lengths, parents)
         lengths = lengths + layers.cast(layers.logical_not(finished), lengths.dtype)
-        finished = layers.logical_or(finished, layers.equal(words, self.end_token_tensor))
-        return self.OutputWrapper(best, words, parents), self.StateWrapper(cell_states, log_probs, finished, lengths)
+        finished = layers.logical_or(finished, layers.equal(tokens, self.end_token_tensor))
+        return self.OutputWrapper(best, tokens, parents), self.StateWrapper(cell_states, log_probs, finished, lengths)
 
     def _mask_probs(self, probs: Variable, finished: Variable, only_end: Variable) -> Variable:
         """A finished beam continues with the end token at no cost."""

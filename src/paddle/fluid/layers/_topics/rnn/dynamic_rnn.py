@@ -29,7 +29,7 @@ class DynamicRNN:
             hidden = fluid.layers.fc([word, before], 8, act="tanh")
             rnn.update_memory(before, hidden)
             rnn.output(hidden)
-        last = fluid.layers.sequence_last_step(rnn())     # rnn(): cut like words
+        last = fluid.layers.sequence_last_step(rnn())     # rnn(): packed like words
 
     Inside a step, sequences are sorted by length and finished ones are dropped.
     """
