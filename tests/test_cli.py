@@ -62,14 +62,14 @@ def test_convert_fixes_shapes(tmp_path, capsys):
     arguments = ("convert", tmp_path / "model", tmp_path / "out", *options)
     assert run(capsys, *arguments, "x=5,13")[0] == 0
     code, _, err = run(capsys, *arguments, "x=five")
-    assert code == 2 and "--shape is written FEED=8,13" in err
+    assert code == 2 and "--shape must look like FEED=8,13" in err
 
 
 def test_convert_fixes_the_sizes_of_sequences(tmp_path, capsys):
     save(tmp_path / "model", "text")
     arguments = ("convert", tmp_path / "model", tmp_path / "out", "--to=stablehlo")
     assert "--sequences words=8,256,64" in run(capsys, *arguments)[2]
-    assert "--sequences is written FEED=8,256,64, not words=3" in run(capsys, *arguments, "--sequences=words=3")[2]
+    assert "--sequences must look like FEED=8,256,64, not words=3" in run(capsys, *arguments, "--sequences=words=3")[2]
     assert run(capsys, *arguments, "--sequences=words=3,9,4")[0] == 0
     code, out, _ = run(capsys, "inspect", tmp_path / "out")
     assert code == 0 and "words  int64[-1, 1], up to 3 sequences of 9 rows in all and 4 in the longest" in out
@@ -131,7 +131,7 @@ def test_what_cannot_be_done_is_told_on_standard_error(tmp_path, capsys):
     save(tmp_path / "model", "dense")
     refluid.export(tmp_path / "model", tmp_path / "exported")
     code, _, err = run(capsys, "check", tmp_path / "exported")
-    assert code == 2 and "holds an exported model" in err
+    assert code == 2 and "is an exported model" in err
 
 
 def test_made_up_ids_stay_in_the_smallest_table_they_reach():

@@ -239,7 +239,7 @@ def test_layers_data_takes_another_width_where_no_parameter_meets_it():
 @pytest.mark.parametrize("value", [None, [[1.0, None]], "1", [["1", "2"]], {"a": 1}])
 def test_what_is_no_array_is_refused(value):
     out = fluid.layers.scale(fluid.layers.data("x", [2]), 2.0)
-    expected = r"feed x: expected an array, .*LoDTensor.*, got .* of type|cannot be made an array of float32"
+    expected = r"feed x: expected an array, .*LoDTensor.*, got .* of type|cannot be converted to an array of float32"
     with pytest.raises((TypeError, FeedError), match=expected):
         started().run(feed={"x": value}, fetch_list=[out])
 

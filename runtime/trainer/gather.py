@@ -10,7 +10,7 @@ import numpy as np
 
 from refluid.ir import Program, Variable
 from refluid.ir.slices import Slice
-from refluid.lowering.plan import talks
+from refluid.lowering.plan import communicates
 from refluid.runtime.trainer import session as sessions
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.trainer.packing import Message, join
@@ -35,12 +35,12 @@ def scope_to_save(
     chosen = list(variables)
     session = sessions.current()
     if session is None:
-        if any(talks(op) for op in program.global_block().ops):
+        if any(communicates(op) for op in program.global_block().ops):
             raise RuntimeError("this trainer has left its job and cannot read from servers; save before exe.close()")
         return scope, chosen
     inventory = {name: slices for name, slices in _inventory(session).items() if name not in session.kept}
     names = {variable.name for variable in chosen} & inventory.keys()
-    if complete and any(talks(op) for op in program.global_block().ops):
+    if complete and any(communicates(op) for op in program.global_block().ops):
         names = set(inventory)
     values = _gather(session, [inventory[name] for name in sorted(names)])
     gathered = Scope(scope)

@@ -1,4 +1,4 @@
-"""What XLA is told in this process: how its client runs computations, and how it compiles them for a device.
+"""XLA in this process: how its client runs computations, and how it compiles them for a device.
 
 Code that may be the first to need a device calls `prepare`, because JAX creates the client once. See
 docs/decisions/0003-inline-dispatch.md and 0004-matrix-products.md.
@@ -30,7 +30,7 @@ class Device(Protocol):
 
 @cache
 def prepare() -> None:
-    """Lets the calling thread run compiled steps on a CPU, unless JAX_CPU_ENABLE_ASYNC_DISPATCH=1 asks otherwise.
+    """Lets the calling thread run compiled steps on a CPU, unless JAX_CPU_ENABLE_ASYNC_DISPATCH=1 is set.
 
     By default another thread does, and small steps spend most of their time waking it and waiting for it. Where the
     client exists already, because the user's own JAX created it, this changes nothing.
@@ -54,7 +54,7 @@ class Target:
     is_cpu: bool
 
     def compiler_options(self, shares_products: bool) -> dict[str, str]:
-        """Options that a step is compiled with, beside those that the user sets in XLA_FLAGS.
+        """Options that a step is compiled with, in addition to those that the user sets in XLA_FLAGS.
 
         Args:
           shares_products: whether several cores should share the smaller matrix products of the step.

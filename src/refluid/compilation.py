@@ -1,4 +1,4 @@
-"""Compilation as users see it: the persistent cache, announcements of slow compiles, and reasons for recompiling."""
+"""Compilation as users see it: the persistent cache, messages about slow compilations, and causes of recompilation."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from refluid.ir.program import Program
 if TYPE_CHECKING:
     from refluid.lowering.step import StepKey
 
-ANNOUNCE_AFTER = 3.0  # seconds a compilation may take in silence
-_EXPECTED_SHAPES = 2  # full batches, and the last one of an epoch
+ANNOUNCE_AFTER = 3.0  # seconds before a compilation is announced
+_EXPECTED_SHAPES = 2  # of full batches, and of the last batch of an epoch
 
 
 @cache
 def enable_persistent_cache() -> None:
-    """Points JAX at a cache in the user's cache folder, unless the user chose one or switched it off.
+    """Enables JAX's persistent cache in the user's cache folder, unless the user configured or disabled it.
 
-    REFLUID_CACHE_DIR names another folder; an empty value switches the cache off.
+    REFLUID_CACHE_DIR names another folder; an empty value disables the cache.
     """
     if jax.config.values.get("jax_compilation_cache_dir"):
         return
@@ -46,7 +46,7 @@ def enable_persistent_cache() -> None:
 
 
 def _machine() -> str:
-    """Code compiled for one CPU may not run on another that shares the folder."""
+    """Identifies the CPU: code compiled for one may not run on another that shares the folder."""
     try:
         text = Path("/proc/cpuinfo").read_text()
         flags = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), "")
@@ -57,7 +57,7 @@ def _machine() -> str:
 
 @contextmanager
 def announced(program: Program, cause: str | None, communicates: bool) -> Iterator[None]:
-    """Warns of a compilation that is unexpected, and tells the user about one that takes long.
+    """Warns about an unexpected compilation, and reports one that takes long.
 
     Args:
       communicates: whether part of the time may be spent waiting for other processes.
@@ -104,7 +104,7 @@ def why_again(before: Sequence[StepKey], key: StepKey) -> str | None:
     if len(alike) < _EXPECTED_SHAPES:
         return None
     for name, (shape, _, *sequences), (shape_before, *_) in feeds:
-        if shape != shape_before and not sequences:  # their padded sizes settle by themselves
+        if shape != shape_before and not sequences:  # sequences: their buckets settle by themselves
             return (
                 f"feed {name} has shape {list(shape)}, after {list(shape_before)} and {len(alike) - 1} other shapes; "
                 "batches of one size (drop_last=True) avoid it"

@@ -1,4 +1,4 @@
-"""The executor: runs programs on feeds and gives fetches back.
+"""The executor: runs programs on feeds and returns fetches.
 
 The first run of a program with some feed shapes compiles it, once for all scopes; later runs find the compiled step by
 program version, feed shapes and dtypes, and fetch names, and only call it.
@@ -27,7 +27,7 @@ from refluid.ir.vartype import VarType
 from refluid.lowering.buckets import Buckets
 from refluid.lowering.lowered import lowered
 from refluid.lowering.pieces import Count
-from refluid.lowering.plan import talks
+from refluid.lowering.plan import communicates
 from refluid.lowering.ragged import PaddingError
 from refluid.lowering.step import CompiledStep, Step, StepKey
 from refluid.ops.core.values import to_dense
@@ -50,7 +50,7 @@ class Executor:
         self._eager = eager
         self._exact: WeakSet[Program] = WeakSet()  # programs whose sequences must not be padded
         self._eager_loops: WeakKeyDictionary[Program, frozenset[int]] = WeakKeyDictionary()  # blocks of loops
-        self._communicating: list[CompiledStep] = []  # steps that exchange values with other processes
+        self._communicating: set[CompiledStep] = set()  # steps that exchange values with other processes
         self._count = Count()
         self._compiled: WeakKeyDictionary[Program, deque[StepKey]] = WeakKeyDictionary()  # what was compiled lately
         self._closed = False
@@ -76,8 +76,8 @@ class Executor:
           feed: variable name to array, list, LoDTensor or JAX array.
           fetch_list: variables or names.
           scope: where state lives; by default the global scope.
-          return_numpy: NumPy arrays, or LoDTensors.
-          use_program_cache: accepted; compiled steps are always kept.
+          return_numpy: whether to return NumPy arrays rather than LoDTensors.
+          use_program_cache: ignored; compiled steps are always kept.
         """
         if self._closed:
             raise RuntimeError("this executor is closed")
@@ -89,7 +89,7 @@ class Executor:
             scope = global_scope()
         call = None
         if feed is not None and feed.__class__ is dict and fetch_list.__class__ is list and return_numpy:
-            # The call of a training loop, kept short: microseconds count for small models.
+            # The fast path of a training loop: microseconds count for small models.
             values = list(feed.values())
             arrays = [(v.shape, v.dtype) for v in values if v.__class__ is np.ndarray]
             if len(arrays) == len(values):
@@ -116,6 +116,8 @@ class Executor:
             except PaddingError as error:
                 self._give_up_padding(program, error)
                 return self._run(program, feed, fetch_list, scope, return_numpy, None)
+            if step.compiled.communicates:
+                self._communicating.add(step.compiled)
             if flags.check_nan_inf:
                 _check_numbers(program, step, results)
             if call is not None and _all_arrays(results):
@@ -130,7 +132,7 @@ class Executor:
         return self._count.total
 
     def close(self) -> None:
-        """Tells other processes that this one is done; the executor cannot run any more."""
+        """Leaves the jobs this executor takes part in; it cannot run any more afterwards."""
         for compiled in self._communicating:
             for step in list(compiled.bound.values()):
                 step.close()
@@ -184,8 +186,6 @@ class Executor:
                 raise with_feed_hint(error, block, key.feeds, values) from error
         kept.steps.add(key, compiled)
         compiled.bound[scope] = step
-        if compiled.communicates and compiled not in self._communicating:
-            self._communicating.append(compiled)
         return step, results
 
     def _give_up_padding(self, program: Program, error: PaddingError) -> None:
@@ -193,7 +193,9 @@ class Executor:
             known = self._eager_loops.get(program, _NONE)
             self._eager_loops[program] = known | {error.loop.attrs["sub_block"].idx}
             if not error.misfit:
-                warnings.warn(f"{error}, so the loop around it runs turn by turn", PaddingWarning, stacklevel=3)
+                warnings.warn(
+                    f"{error}, so the loop around it runs iteration by iteration", PaddingWarning, stacklevel=3
+                )
             return
         self._exact.add(program)
         if error.misfit:
@@ -212,7 +214,7 @@ def _no_step() -> None:
 def _program_of(program: Any) -> Program:
     inner = getattr(program, "_single_device_program", None)
     if inner is None:
-        raise TypeError(f"an executor runs a Program or a CompiledProgram, not {type(program).__name__}")
+        raise TypeError(f"Executor.run takes a Program or a CompiledProgram, not {type(program).__name__}")
     return inner()
 
 
@@ -221,17 +223,17 @@ def _all_arrays(results: Sequence[Any]) -> bool:
 
 
 def _check_reads(block: Block, step: CompiledStep, scope: Scope) -> None:
-    """Everything the block reads from outside must have a value."""
+    """Raises unless everything the block reads from outside has a value."""
     for name in step.reads:
         held = scope.find_var(name)
         if held is not None and held.value is not None:
             continue
         variable = block.find_var_recursive(name)
         if variable is not None and variable.type in (VarType.LOD_TENSOR_ARRAY, VarType.RAW):
-            continue  # an array of tensors begins empty, and what is RAW belongs to a kernel of real Fluid
+            continue  # an array of tensors starts empty, and RAW variables belong to kernels of real Fluid
         readers = [op for op in block.ops if name in op.input_arg_names]
-        if readers and all(talks(op) for op in readers):
-            continue  # the exchange knows what it needs
+        if readers and all(communicates(op) for op in readers):
+            continue  # the exchange checks its own inputs
         reader = readers[0] if readers else None
         by = "the fetch list" if reader is None else f"{reader.type} ({reader.written_at})"
         if variable is not None and variable.is_data:
@@ -239,7 +241,7 @@ def _check_reads(block: Block, step: CompiledStep, scope: Scope) -> None:
         if variable is not None and variable.persistable:
             hint = "run the startup program first, or load the parameters"
             raise UninitializedError(name, by, hint)
-        raise UninitializedError(name, by, "no op writes it before, it is not fed, and the scope does not have it")
+        raise UninitializedError(name, by, "no earlier op writes it, it is not fed, and the scope has no value for it")
 
 
 def _check_numbers(program: Program, step: Step, results: Sequence[Any]) -> None:

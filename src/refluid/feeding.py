@@ -1,4 +1,4 @@
-"""Feeds: what users hand to a run, made into what steps take, and checked."""
+"""Feeds: converting what users pass to `Executor.run` to the inputs of steps, and checking it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_feed(
 
 
 def signature(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What a compiled step depends on: shapes and dtypes, and for sequences how they are padded."""
+    """Returns what a compiled step depends on: shapes and dtypes, and how sequences are padded."""
     return tuple([(v.shape, v.dtype) if v.__class__ is not Ragged else _ragged_signature(v) for v in values])
 
 
@@ -50,7 +50,7 @@ def _ragged_signature(value: Ragged) -> tuple[Any, ...]:
 
 
 def _feed_value(block: Block, name: str, value: Any) -> Any:
-    """Lists and scalars take the variable's dtype; tensors give their array."""
+    """Converts a fed value to an array; lists and scalars take the variable's dtype."""
     if isinstance(value, LoDTensor):
         if value.value is None:
             raise FeedError(name, "the LoDTensor holds no value")
@@ -63,7 +63,7 @@ def _feed_value(block: Block, name: str, value: Any) -> Any:
         kind = np.asarray(value).dtype.kind
         array = np.array([value] if np.isscalar(value) else value, dtype)
     except (ValueError, TypeError, OverflowError) as error:
-        raise FeedError(name, f"the value cannot be made an array of {dtype}: {error}") from error
+        raise FeedError(name, f"the value cannot be converted to an array of {dtype}: {error}") from error
     if kind in "OSUMm":  # NumPy makes NaN of None, and numbers of text
         raise TypeError(
             f"feed {name}: expected an array, numbers or lists of numbers, a LoDTensor or a JAX array, "
@@ -73,7 +73,7 @@ def _feed_value(block: Block, name: str, value: Any) -> Any:
 
 
 def check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> None:
-    """Raises unless every value fits the variable it is fed to."""
+    """Raises unless every value matches the variable it is fed to."""
     for name, value in zip(names, values, strict=True):
         variable = block.vars.get(name)
         if variable is None:
@@ -111,7 +111,7 @@ def _accepts(variable: Variable, expected: np.dtype, given: np.dtype) -> bool:
 
 
 def with_feed_hint(error: OpError, block: Block, names: Sequence[str], values: Sequence[Any]) -> OpError:
-    """``layers.data`` takes any shape, as in real Fluid; when an op then fails, the odd feed is worth a hint."""
+    """Adds a hint to an op's error about feeds of another shape than declared, which ``layers.data`` allows."""
     odd = [
         f"{name} was declared {list(block.vars[name].shape)} and fed {list(value.shape)}"
         for name, value in zip(names, values, strict=True)

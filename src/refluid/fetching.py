@@ -1,4 +1,4 @@
-"""Fetches: which variables a run returns, and in what form."""
+"""Fetches: which variables a run returns, and in which form."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from refluid.tensors import LoDTensor, SelectedRowsTensor
 
 
 def fetch_names(fetch_list: Any) -> tuple[str, ...]:
-    """The names a fetch list asks for."""
+    """Returns the names in a fetch list."""
     if isinstance(fetch_list, str | Variable):
         fetch_list = [fetch_list]
     if not isinstance(fetch_list, list | tuple):
-        raise TypeError(f"fetch_list is a list of variables or names, not {type(fetch_list).__name__}")
+        raise TypeError(f"fetch_list must be a list of variables or names, not {type(fetch_list).__name__}")
     return tuple([item if item.__class__ is str else _fetch_name(item) for item in fetch_list])
 
 
 def _fetch_name(item: Any) -> str:
     if not isinstance(item, str | Variable):
-        raise TypeError(f"fetch_list holds variables or names, not {type(item).__name__}")
+        raise TypeError(f"fetch_list must contain variables or names, not {type(item).__name__}")
     return name_of(item)
 
 
@@ -50,15 +50,15 @@ def check_fetches(block: Block, fetches: Sequence[str], feeds: Sequence[str], sc
 
 
 def as_numpy(name: str, value: Any) -> Any:
-    """A fetched value as a NumPy array of the user's own."""
+    """Copies a fetched value to a NumPy array."""
     if isinstance(value, SelectedRows):
-        raise RuntimeError(f"fetch {name}: selected rows cannot become a NumPy array; pass return_numpy=False")
+        raise RuntimeError(f"fetch {name}: selected rows cannot be converted to a NumPy array; pass return_numpy=False")
     if isinstance(value, Ragged):
         if not value.levels:
             return copied(np.asarray(value.data)[: int(value.rows)])
         raise RuntimeError(
-            f"fetch {name}: it holds sequences, and a NumPy array would lose where they begin and end; "
-            "pass return_numpy=False and take np.array(tensor) and tensor.lod()"
+            f"fetch {name}: it holds sequences, and a NumPy array would lose their boundaries; "
+            "pass return_numpy=False and use np.array(tensor) and tensor.lod()"
         )
     if isinstance(value, list | Steps | Stacked):
         return [as_numpy(name, each) for each in as_list(value)]
@@ -66,9 +66,9 @@ def as_numpy(name: str, value: Any) -> Any:
 
 
 class OneElement(np.ndarray):
-    """An array of one element that is a number, too: ``float(loss)`` and ``"%f" % loss``, as Fluid scripts write.
+    """An array of one element that converts to a number, for ``float(loss)`` and ``"%f" % loss`` in Fluid scripts.
 
-    NumPy 2.4 takes only arrays without dims for numbers. Whatever is computed from it is a plain array again.
+    NumPy 2.4 converts only arrays without dims. Anything computed from it is a plain array again.
     """
 
     def __float__(self) -> float:
@@ -94,13 +94,13 @@ def _plain(value: Any) -> Any:
 
 
 def copied(value: Any) -> np.ndarray:
-    """A NumPy array of the user's own."""
+    """Copies a value to a NumPy array."""
     array = np.asarray(value).copy()  # twice as fast as np.array(value)
     return array.view(OneElement) if array.size == 1 and array.ndim else array
 
 
 def as_tensor(name: str, value: Any) -> Any:
-    """A fetched value as a LoDTensor or a SelectedRows tensor."""
+    """Converts a fetched value to a LoDTensor or a SelectedRows tensor."""
     if isinstance(value, SelectedRows):
         return SelectedRowsTensor.of(value)
     if isinstance(value, Ragged):

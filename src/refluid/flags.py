@@ -1,6 +1,6 @@
 """Fluid's FLAGS_*: global switches, from the environment or set by the script.
 
-Flags that steer kernels and allocators of real Fluid are accepted and kept; XLA has no use for them.
+Flags for the kernels and allocators of real Fluid are accepted and stored, but have no effect on XLA.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-# name -> default. Flags that mean something to refluid say where.
+# name -> default. A comment says where refluid uses a flag.
 _DEFAULTS: dict[str, Any] = {
     "FLAGS_allocator_strategy": "naive_best_fit",
     "FLAGS_benchmark": False,
@@ -41,7 +41,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_rpc_retry_times": 3,
     "FLAGS_selected_gpus": "",
     "FLAGS_sync_nccl_allreduce": True,
-    "FLAGS_worker_update_interval_secs": 900,  # runtime: a trainer that is silent longer is given up
+    "FLAGS_worker_update_interval_secs": 900,  # runtime: a trainer that is silent longer is evicted
     "FLAGS_use_mkldnn": False,
     "FLAGS_use_ngraph": False,
     "FLAGS_use_pinned_memory": True,
@@ -53,7 +53,7 @@ check_nan_inf = False
 
 
 def read_flag(name: str) -> Any:
-    """A flag's value: what the script set, else the environment, else the default."""
+    """Returns a flag: what the script set, else the environment, else the default."""
     default = _default(name)
     if name in _set:
         return _set[name]
@@ -62,7 +62,7 @@ def read_flag(name: str) -> Any:
 
 
 def is_given(name: str) -> bool:
-    """Whether the script or the environment says anything about a flag."""
+    """Whether the script or the environment sets a flag."""
     return name in _set or name in os.environ
 
 
@@ -80,7 +80,7 @@ def _refresh() -> None:
 
 def _default(name: str) -> Any:
     if name not in _DEFAULTS:
-        raise ValueError(f"refluid knows no flag {name}")
+        raise ValueError(f"unknown flag {name}")
     return _DEFAULTS[name]
 
 

@@ -21,7 +21,7 @@ from refluid.tensors import to_device
 def to_jax(
     program: Program, feeds: Sequence[Any], fetches: Sequence[Any], scope: Scope | None = None
 ) -> tuple[Callable[..., tuple[list[Any], dict[str, Any]]], dict[str, jax.Array]]:
-    """The program as a pure function, and the state it starts from.
+    """Converts a program to a pure function, and returns it with its initial state.
 
     The function takes the state and the feeds by name, and returns the fetches and the new state::
 
@@ -34,12 +34,12 @@ def to_jax(
 
     Args:
       program: a program without host ops.
-      feeds: variables or names that are arguments.
+      feeds: variables or names that become arguments.
       fetches: variables or names to return.
-      scope: where the state's values are read; by default the global scope.
+      scope: where the initial state is read from; by default the global scope.
 
     Raises:
-      ValueError: the program has host ops, which no pure function can contain.
+      ValueError: the program has host ops, which a pure function cannot contain.
     """
     feed_names = [name_of(v) for v in feeds]
     fetch_names = [name_of(v) for v in fetches]
@@ -47,14 +47,16 @@ def to_jax(
     for piece in plan.pieces:
         if piece.where is not Where.COMPILED:
             host = piece.schedule.ops[0]
-            raise ValueError(f"{host.type} runs on the host, so the program is no pure function ({host.written_at})")
+            raise ValueError(
+                f"{host.type} runs on the host, so the program cannot become a pure function ({host.written_at})"
+            )
     schedule = plan.pieces[0].schedule if plan.pieces else None
     state = _initial_state(plan.reads, feed_names, scope or global_scope(), schedule)
 
     def function(state: Mapping[str, Any], /, *, key: Any = None, **values: Any):
         missing = [name for name in feed_names if name not in values]
         if missing:
-            raise FeedError(missing[0], "it is an argument of this function")
+            raise FeedError(missing[0], "it is a required argument of this function")
         env = {**state, **{name: _value(values[name]) for name in feed_names}}
         if schedule is not None:
             run(schedule, env, Context(key=key, seed_key=key))

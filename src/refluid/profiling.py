@@ -1,7 +1,7 @@
-"""A recorder of timed events, and two ways to look at what it recorded: a table and a browser's trace view.
+"""A recorder of timed events, and two views of a recording: a table and a browser's trace viewer.
 
-Code that is worth timing writes ``with profiling.record("compile"):``. While nothing records, that is one test and
-no allocation. Events may nest and may come from any thread.
+Timed code is written ``with profiling.record("compile"):``. Without a recording that costs one test and no allocation.
+Events may nest and may come from any thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SORT_KEYS = ("calls", "total", "max", "min", "ave")
 
 
 class Event(NamedTuple):
-    """Something that took time; times are in nanoseconds of a monotonic clock."""
+    """A timed event; times are in nanoseconds of a monotonic clock."""
 
     name: str
     thread: int
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded between start and stop."""
+    """The events between start and stop."""
 
     events: list[Event]
     start: int
@@ -74,7 +74,7 @@ def record(name: str) -> AbstractContextManager[None]:
 
 
 def start(jax_trace_dir: str | None = None) -> None:
-    """Begins to record, unless it has begun already.
+    """Starts recording, unless a recording is active.
 
     Args:
       jax_trace_dir: also let JAX's own profiler write its trace there.
@@ -90,14 +90,14 @@ def start(jax_trace_dir: str | None = None) -> None:
 
 
 def reset() -> None:
-    """Forgets what was recorded so far."""
+    """Discards the events recorded so far."""
     if _recorder is not None:
         _recorder.events.clear()
         _recorder.start = time.perf_counter_ns()
 
 
 def stop() -> Recording | None:
-    """Ends the recording and returns it; None when there was none."""
+    """Stops and returns the recording, or None if there is none."""
     global _recorder
     if _recorder is None:
         return None

@@ -1,4 +1,4 @@
-"""The random state of a training run, as JSON can hold it: what makes a run that goes on draw the same numbers."""
+"""The random state of a training run, as JSON: a resumed run draws the same numbers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from refluid.scope import Scope
 
 
 def program_random_state(scope: Scope, program: Program) -> dict[str, int]:
-    """Where the random numbers of a program's ops stand."""
+    """Returns the positions of a program's random streams."""
     return {"runs": scope.runs_of(program.uid), "entropy": scope.entropy}
 
 
 def restore_program_random_state(state: dict[str, int], scope: Scope, program: Program) -> None:
-    """Makes the ops of a program draw what came after `program_random_state`."""
+    """Resumes a program's random streams where `program_random_state` was taken."""
     scope.restore_random(program.uid, state["runs"], state["entropy"])
 
 
 def host_random_state() -> dict[str, Any]:
-    """Where `random` and `numpy.random` stand, which readers shuffle with."""
-    version, words, gauss = random.getstate()
+    """Returns the states of `random` and `numpy.random`, which readers shuffle with."""
+    version, internal, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     return {
-        "python": [version, list(words), gauss],
+        "python": [version, list(internal), gauss],
         "numpy": [kind, np.asarray(keys).tolist(), position, has_gauss, cached],
     }
 
 
 def restore_host_random_state(state: dict[str, Any]) -> None:
-    """Makes `random` and `numpy.random` give what came after `host_random_state`."""
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
+    """Resumes `random` and `numpy.random` where `host_random_state` was taken."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, np.array(keys, np.uint32), position, has_gauss, cached))

@@ -1,4 +1,4 @@
-"""Scopes: where variables have values. A step reads its state here and puts it back."""
+"""Scopes: variables and their values. A step reads its state from a scope and writes it back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _uids = itertools.count()
 
 
 class ScopeVariable:
-    """A named value: a tensor, selected rows or an array of tensors, whatever was asked for or written first."""
+    """A named value: a tensor, selected rows or an array of tensors, whichever is requested or written first."""
 
     __slots__ = ("holder", "name")
 
@@ -25,15 +25,15 @@ class ScopeVariable:
         self.holder: Any = None
 
     def get_tensor(self) -> LoDTensor:
-        """The tensor here; made on first use."""
+        """Returns the tensor, creating it on first use."""
         return self._get(LoDTensor)
 
     def get_selected_rows(self) -> SelectedRowsTensor:
-        """The selected rows here; made on first use."""
+        """Returns the selected rows, creating them on first use."""
         return self._get(SelectedRowsTensor)
 
     def get_lod_tensor_array(self) -> LoDTensorArray:
-        """The array of tensors here; made on first use."""
+        """Returns the array of tensors, creating it on first use."""
         return self._get(LoDTensorArray)
 
     def _get(self, kind: type) -> Any:
@@ -78,38 +78,38 @@ class ScopeVariable:
 
 
 class Scope:
-    """Names to values; what is not found here is looked up in the parent."""
+    """Maps names to variables; names that are missing here are looked up in the parent."""
 
     def __init__(self, parent: Scope | None = None):
         self.parent = parent
         self.uid = next(_uids)
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
-        self.epoch = 0  # changes when variables disappear, so that nobody keeps writing to them
+        self.epoch = 0  # changes when variables are erased, so that steps look them up again
         self._steps: dict[int, int] = {}
         self._entropy = secrets.randbits(32)
-        self.changing = threading.RLock()  # held by a step that changes what is here
+        self.changing = threading.RLock()  # held by a step while it changes state
 
     def var(self, name: str) -> ScopeVariable:
-        """The variable of that name, created here if no scope has it."""
+        """Returns the variable of that name, creating it here if neither this scope nor a parent has it."""
         found = self.find_var(name)
         if found is None:
-            found = self._variables.setdefault(name, ScopeVariable(name))  # threads may ask for it together
+            found = self._variables.setdefault(name, ScopeVariable(name))  # threads may create it at the same time
         return found
 
     def own_var(self, name: str) -> ScopeVariable:
-        """The variable of that name in this very scope, whatever its parents hold."""
+        """Returns the variable of that name in this scope itself, creating it if needed."""
         return self._variables.setdefault(name, ScopeVariable(name))
 
     def find_var(self, name: str) -> ScopeVariable | None:
-        """The variable of that name here or in a parent."""
+        """Returns the variable of that name here or in a parent, or None."""
         found = self._variables.get(name)
         if found is None and self.parent is not None:
             return self.parent.find_var(name)
         return found
 
     def erase(self, names: list[str]) -> None:
-        """Forgets variables of this scope."""
+        """Removes variables from this scope."""
         for name in names:
             self._variables.pop(name, None)
         self.epoch += 1
@@ -117,31 +117,31 @@ class Scope:
     _remove_from_pool = erase
 
     def local_var_names(self) -> list[str]:
-        """The names of the variables created here."""
+        """Returns the names of the variables created here."""
         return list(self._variables)
 
     def new_scope(self) -> Scope:
-        """A child scope."""
+        """Creates a child scope."""
         kid = Scope(self)
         self._kids.append(kid)
         return kid
 
     def drop_kids(self) -> None:
-        """Forgets the child scopes."""
+        """Drops the child scopes."""
         self._kids.clear()
 
     def next_step(self, program_uid: int) -> int:
-        """How often a program with random ops ran here before; the number its random keys are folded with."""
+        """Counts a run of a program with random ops and returns the number of earlier runs, part of the key data."""
         step = self._steps.get(program_uid, 0)
         self._steps[program_uid] = step + 1
         return step
 
     def runs_of(self, program_uid: int) -> int:
-        """How often a program with random ops ran here so far."""
+        """Returns how many times a program with random ops has run here."""
         return self._steps.get(program_uid, 0)
 
     def restore_random(self, program_uid: int, runs: int, entropy: int) -> None:
-        """Makes the random numbers of a program go on from where another process left them."""
+        """Continues the random streams of a program where another process stopped."""
         self._steps[program_uid] = runs
         self._entropy = entropy
 
@@ -155,13 +155,13 @@ _global_scope = Scope()
 
 
 def global_scope() -> Scope:
-    """The scope programs run in when none is given."""
+    """Returns the scope that programs run in by default."""
     return _global_scope
 
 
 @contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
-    """``scope`` is the global scope inside."""
+    """Makes ``scope`` the global scope within a ``with`` block."""
     global _global_scope
     before, _global_scope = _global_scope, scope
     try:

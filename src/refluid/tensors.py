@@ -1,4 +1,4 @@
-"""Values outside programs: what scopes hold, what is fed and fetched."""
+"""Values outside programs: what scopes hold, and what is fed and fetched."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from refluid.places import Place
 
 
 def to_device(value: Any, device: Device | None = None) -> jax.Array:
-    """``value`` as a JAX array of the same width, 64 bits included; never an alias of a NumPy array."""
+    """Copies ``value`` to a JAX array of the same width, 64 bits included; it never aliases a NumPy array."""
     backend.prepare()
     with jax.enable_x64(True):
         return jax.device_put(np.array(value) if not isinstance(value, jax.Array) else value, device)
 
 
 def own(array: np.ndarray) -> jax.Array:
-    """A NumPy array that nobody else holds, as a JAX array; on a CPU without a copy, where its alignment allows."""
+    """Converts a NumPy array that has no other references; on a CPU without a copy if its alignment allows."""
     backend.prepare()
     with jax.enable_x64(True):
         return jax.device_put(array)
@@ -36,7 +36,7 @@ def on_same_device(value: Any, before: Any) -> Any:
 
 
 class LoDTensor:
-    """An array with sequence offsets: level i cuts the sequences of level i - 1, the last level cuts rows.
+    """An array with sequence offsets: level i splits the sequences of level i - 1, the last level splits rows.
 
     ``value`` is a JAX or NumPy array, or None before anything was set.
     """
@@ -50,7 +50,7 @@ class LoDTensor:
             self.set_lod(lod)
 
     def set(self, array: Any, place: Place | None = None) -> None:
-        """Takes a copy of ``array``; its sequence offsets are left as they are."""
+        """Copies ``array`` into the tensor; its sequence offsets stay as they are."""
         self.value = to_device(array, None if place is None else place.device())
 
     def shape(self) -> list[int]:
@@ -66,7 +66,7 @@ class LoDTensor:
         return self.shape()
 
     def _set_dims(self, dims: Sequence[int]) -> None:
-        """Reshapes in place, or makes room for zeros."""
+        """Reshapes in place, or allocates zeros."""
         if self.value is not None and self.value.size == int(np.prod(dims)):
             self.value = self.value.reshape(tuple(dims))
         else:
@@ -76,11 +76,11 @@ class LoDTensor:
         self.set(np.zeros(self.shape(), np.float32), place)
 
     def lod(self) -> list[list[int]]:
-        """Offsets, level by level."""
+        """Returns the offsets of each level."""
         return [list(level) for level in self._lod]
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
-        """Sets offsets; they must fit each other and the number of rows."""
+        """Sets the offsets, which must match each other and the number of rows."""
         levels = tuple(tuple(int(offset) for offset in level) for level in lod)
         problem = _lod_problem(levels, None if self.value is None else self.value.shape)
         if problem:
@@ -88,15 +88,15 @@ class LoDTensor:
         self._lod = levels
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
-        """Lengths instead of offsets."""
+        """Returns the sequence lengths of each level."""
         return [np.diff(level).tolist() for level in self._lod]
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
-        """Sets offsets from lengths."""
+        """Sets the offsets from sequence lengths."""
         self.set_lod([[0, *np.cumsum(level).tolist()] for level in recursive_sequence_lengths])
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
-        """Whether the offsets fit each other and the number of rows."""
+        """Whether the offsets match each other and the number of rows."""
         return _lod_problem(self._lod, None if self.value is None else self.value.shape) is None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -124,7 +124,7 @@ def _lod_problem(levels: tuple[tuple[int, ...], ...], shape: Sequence[int] | Non
         if len(level) < 2 or level[0] != 0:
             return f"level {number} must start with 0 and hold at least one sequence"
         if any(b < a for a, b in pairwise(level)):
-            return f"the offsets of level {number} go down"
+            return f"the offsets of level {number} decrease"
     for number, (level, below) in enumerate(pairwise(levels)):
         if level[-1] != len(below) - 1:
             return f"level {number} ends at {level[-1]}, but level {number + 1} has {len(below) - 1} sequences"
@@ -143,7 +143,7 @@ class SelectedRowsTensor:
 
     @classmethod
     def of(cls, value: SelectedRows) -> SelectedRowsTensor:
-        """A computed value without the places that stand for no row."""
+        """Converts a computed value, dropping entries that stand for no row."""
         rows = np.asarray(value.rows)
         used = rows < value.height
         tensor = cls(rows[used], value.height)
@@ -166,7 +166,7 @@ class SelectedRowsTensor:
         return self._tensor
 
     def sync_index(self) -> None:
-        """Rows are looked up directly; there is no index to refresh."""
+        """Does nothing: rows are looked up directly, without an index."""
 
 
 class LoDTensorArray(list):

@@ -74,8 +74,8 @@ def test_selected_rows_come_back():
     [
         ([[0, 1, 2, 4]], "last offset is 4"),
         ([[1, 3]], "start with 0"),
-        ([[0, 2, 1, 3]], "go down"),
-        ([[0, 3, 1]], "down"),
+        ([[0, 2, 1, 3]], "decrease"),
+        ([[0, 3, 1]], "decrease"),
     ],
 )
 def test_offsets_must_fit(lod, problem):

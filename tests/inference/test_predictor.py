@@ -45,7 +45,7 @@ def test_feeds_that_do_not_fit_are_told(tmp_path):
         model(user=feed["user"])
     with pytest.raises(FeedError, match="feed other: the model has no such feed"):
         model(other=feed["user"], **feed)
-    with pytest.raises(FeedError, match="feed user: it was given twice"):
+    with pytest.raises(FeedError, match="feed user: it is given twice"):
         model(feed["user"], **feed)
     with pytest.raises(TypeError, match="takes 2 feeds"):
         model(1, 2, 3)

@@ -144,7 +144,7 @@ def test_a_loop_with_an_op_that_mixes_rows_runs_on_the_host_and_says_so():
     main, _, fetches = simple(body)
     rows = np.arange(18, dtype="float32").reshape(6, 3)
     feed = {"x": fluid.create_lod_tensor(rows, [[2, 1, 3]], fluid.CPUPlace())}
-    with pytest.warns(PaddingWarning, match="softmax mixes rows .* turn by turn"):
+    with pytest.warns(PaddingWarning, match="softmax mixes rows .* iteration by iteration"):
         result, gradient = Executor().run(main, feed=feed, fetch_list=fetches, return_numpy=False)
     for step in ([0, 2, 3], [1, 4], [5]):
         chances = np.exp(rows[step]) / np.exp(rows[step]).sum(0)

@@ -31,7 +31,7 @@ def _add_convert(command: argparse.ArgumentParser) -> None:
     _add_model(command)
     command.add_argument("out", metavar="OUT", help="the folder to write")
     command.add_argument("--to", required=True, choices=("stablehlo", *FORMS))
-    command.add_argument("--platforms", help="for stablehlo: such as cpu,cuda,tpu; by default the one here")
+    command.add_argument("--platforms", help="for stablehlo: such as cpu,cuda,tpu; default: the current one")
     command.add_argument(
         "--shape", action="append", default=[], metavar="FEED=8,13", help="for stablehlo: a fixed shape of a feed"
     )
@@ -40,7 +40,7 @@ def _add_convert(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FEED=8,256,64",
-        help="for stablehlo: how many sequences a feed holds, and rows at most in all and in the longest of them",
+        help="for stablehlo: number of sequences of a feed, and the most rows in total and in the longest sequence",
     )
 
 
@@ -65,12 +65,12 @@ def _add_check(command: argparse.ArgumentParser) -> None:
 def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("folder", metavar="DIR", help="a folder that fluid.io.save_inference_model wrote")
     command.add_argument("--model-filename", help=f"the program's file (default {MODEL})")
-    command.add_argument("--params-filename", help="the file of combined parameters (by default it is looked for)")
+    command.add_argument("--params-filename", help="the file of combined parameters (default: detected)")
 
 
 def _open(chosen: argparse.Namespace) -> InferenceModel:
     if stablehlo.is_exported(chosen.folder):
-        raise ValueError(f"{chosen.folder} holds an exported model; name the folder it was exported from")
+        raise ValueError(f"{chosen.folder} is an exported model; pass the folder it was exported from")
     return open_model(chosen.folder, chosen.model_filename, chosen.params_filename)
 
 
@@ -115,7 +115,7 @@ def _numbers(option: str, example: str, text: str) -> tuple[str, list[int]]:
     except ValueError:
         found = []
     if not found or (option == "sequences" and len(found) != 3):
-        raise ValueError(f"--{option} is written FEED={example}, not {text}")
+        raise ValueError(f"--{option} must look like FEED={example}, not {text}")
     return name, found
 
 
@@ -149,9 +149,9 @@ def _samples(model: InferenceModel, chosen: argparse.Namespace) -> dict[str, Any
 
 
 def _fed(name: str, arrays: Any) -> Any:
-    """An array, or sequences if their lengths are beside it: FEED.lengths, or FEED.lengths.0 and so on by level."""
-    beside = re.compile(rf"{re.escape(name)}\.lengths(\.\d+)?")
-    levels = [arrays[key].tolist() for key in sorted(arrays) if beside.fullmatch(key)]
+    """Reads an array, or sequences if the file has their lengths: FEED.lengths, or FEED.lengths.0 and so on."""
+    lengths = re.compile(rf"{re.escape(name)}\.lengths(\.\d+)?")
+    levels = [arrays[key].tolist() for key in sorted(arrays) if lengths.fullmatch(key)]
     if not levels:
         return arrays[name]
     tensor = LoDTensor(arrays[name])

@@ -1,4 +1,4 @@
-"""Whether a model gives the same numbers in all its forms: op by op, compiled, exported, and before it was pruned."""
+"""Comparing the outputs of a model in all its forms: eager, compiled, exported, and as the training program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from refluid.tensors import LoDTensor
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one form of a model is from the compiled one in one output.
+    """The difference of one form of a model from the compiled one, in one output.
 
     ``largest`` is the largest |a - b| / max(1, |b|) over all elements, infinite where shapes or sequences differ.
     """
@@ -39,7 +39,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Training:
-    """The program a model was pruned from, as it was saved, and the scope with its parameters."""
+    """The training program that a model was pruned from, and the scope with its parameters."""
 
     program: Program
     scope: Scope
@@ -100,7 +100,7 @@ def compare_training(
 
 
 def _count(value: Any) -> int:
-    """How many samples a fed value holds."""
+    """Returns the number of samples in a fed value."""
     return len(value.lod()[0]) - 1 if isinstance(value, LoDTensor) and value.lod() else len(value)
 
 

@@ -22,7 +22,7 @@ from refluid.tensors import LoDTensor
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many sequences a feed holds, how many rows at most in all of them, and in the longest."""
+    """The number of sequences of a feed, and the most rows in total and in the longest sequence."""
 
     sequences: int
     rows: int

@@ -28,7 +28,7 @@ FORMS = ("separate", "combined", "safetensors")
 
 @dataclass(frozen=True)
 class InferenceModel:
-    """A program that computes fetches from feeds, and the scope that holds its parameters."""
+    """A program that computes fetches from feeds, and the scope with its parameters."""
 
     program: Program
     feeds: list[str]
@@ -36,7 +36,7 @@ class InferenceModel:
     scope: Scope
 
     def parameters(self) -> list[Variable]:
-        """The variables that have their values from files, by name."""
+        """Returns the variables that are loaded from files, sorted by name."""
         return sorted(filter(is_persistable, self.program.list_vars()), key=lambda variable: variable.name)
 
 
@@ -93,11 +93,11 @@ def save_model(model: InferenceModel, folder: str | Path, form: str) -> None:
 def arguments_by_name(names: Sequence[str], values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments in order and by name, all by name; raises FeedError unless each has exactly one value."""
     if len(values) > len(names):
-        raise TypeError(f"the model takes {len(names)} feeds ({', '.join(names)}), and {len(values)} were given")
+        raise TypeError(f"the model takes {len(names)} feeds ({', '.join(names)}), but {len(values)} were given")
     feed = dict(zip(names, values, strict=False))
     for name, value in named.items():
         if name in feed or name not in names:
-            problem = "it was given twice" if name in feed else "the model has no such feed"
+            problem = "it is given twice" if name in feed else "the model has no such feed"
             raise FeedError(name, problem, f"its feeds are {', '.join(names)}")
         feed[name] = value
     for name in names:

@@ -1,4 +1,4 @@
-"""Predictors: saved models as functions from arrays to arrays."""
+"""Predictors: saved models as functions of arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from refluid.tensors import LoDTensor
 
 
 class Predictor:
-    """An inference model, ready to be called; compiled once for each shape of its feeds.
+    """A callable inference model, compiled once for each shape of its feeds.
 
     Attributes:
       feeds: the names of its arguments, in their order.
@@ -52,7 +52,7 @@ def load(
     Args:
       path: the folder.
       model_filename: the program's file; by default ``__model__``.
-      params_filename: the file of combined parameters; by default it is looked for.
+      params_filename: the file of combined parameters; by default it is detected.
       place: where it runs; by default the CPU.
     """
     if model_filename is None and stablehlo.is_exported(path):

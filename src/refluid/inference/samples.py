@@ -1,4 +1,4 @@
-"""Made-up feeds for a program: of the right shapes and dtypes, with ids that are in the tables they look into."""
+"""Random feeds for a program, with matching shapes and dtypes, and ids within the tables they index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from refluid.tensors import LoDTensor
 
 _OPEN_SIZE = 4  # stands for an unknown dim other than the batch
 _LONGEST = 5
-_SEVERAL = 2  # ids where nothing says how many there are
+_SEVERAL = 2  # ids if their number is unknown
 
 
 def make_samples(program: Program, names: Sequence[str], count: int, seed: int = 0) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Inference models as StableHLO: what `jax.export` writes, with parameters and signature beside it.
+"""Inference models as StableHLO: the output of `jax.export`, with parameters and signature in files next to it.
 
 The folder can be served without refluid: ``jax.export.deserialize`` of ``model.jax_export`` gives a function of
 (parameters by name, list of feeds), ``parameters.npz`` has the former, ``signature.json`` names the latter, and

@@ -1,10 +1,10 @@
-"""Sizes that sequences are padded to, so that batches of other lengths find a compiled step.
+"""Buckets: sizes that sequences are padded to, so that batches of different lengths share compiled steps.
 
-A fed tensor has a number of rows, a longest sequence and, with several LoD levels, numbers of inner sequences. Together
-with those of the other feeds they ask for a compiled step. Sizes that were used together before are used again as long
-as they do not waste too much; new ones leave some room. The first batch cannot know how large others are: after some
-more, a smaller set is made for most of them if that is worth a compilation. When many sets of sizes are in use, waste
-is accepted. So programs of variable-length batches settle to a handful of compilations.
+A fed tensor has a number of rows, a longest sequence and, with several LoD levels, numbers of inner sequences. The
+sizes of all feeds together select a compiled step. A set of sizes in use is reused as long as it does not waste too
+much; a new one leaves some room. The first batch says little about the size of later ones: after some batches, a
+smaller set is added that fits most of them, if it is worth a compilation. When many sets are in use, more waste is
+accepted. So programs with batches of variable length settle to a handful of compilations.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import numpy as np
 from refluid.ops.core.values import Ragged
 from refluid.tensors import LoDTensor
 
-Need = tuple[str, str]  # a feed, and what of it has a size: "rows", "longest" or "sequences" and a level
+Need = tuple[str, str]  # a feed, and which of its sizes: "rows", "longest" or "sequences" and a level
 
 _SMALLEST = 8
-_ROOM = 1.125  # a new bucket for rows is at least this much larger than what asked for it
+_ROOM = 1.125  # a new bucket for rows is at least this many times larger than the batch
 _WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
-_SETS, _BATCHES = 3, 64  # so many sets of sizes are made freely, and one more for twice as many batches
+_SETS, _BATCHES = 3, 64  # free sets of sizes; each further one needs twice as many batches
 _ALIKE = 2.5  # feeds whose largest sizes are within this factor of each other share them in sets that hold everything
-# After so many batches: sizes for most of them, if that saves a tenth of rows. Few enough to pay in a run of minutes,
-# many enough that short runs do not compile once more for nothing; chosen with the lengths of the benchmarks in view.
+# After _TRIAL batches, sizes that fit _MOST of them are added if they save a tenth of the rows. Few enough to pay off
+# in a run of minutes, many enough that short runs do not compile again for nothing; tuned on the benchmarks' lengths.
 _TRIAL, _MOST, _WORTH = 68, 0.9, 0.9
 _KINDS = ("rows", "longest", "sequences")
 
 
 class Buckets:
-    """The sizes in use; printed, they are a line for each set of sizes that a step was compiled for.
+    """The sizes in use; printed, one line for each set of sizes that a step was compiled for.
 
     >>> executor.buckets.choose(rows=[1024, 2048], longest=[80])
     >>> print(executor.buckets)
@@ -51,10 +51,10 @@ class Buckets:
         longest: Iterable[int] = (),
         sequences: Iterable[int] = (),
     ) -> None:
-        """Sets the sizes to pad to. A batch that is larger than all of them gets a size of its own.
+        """Sets the sizes to pad to. A batch larger than all of them gets its own size.
 
         Args:
-          feed: the variable they are for; by default every one that has no sizes of its own.
+          feed: the variable to set them for; by default all variables without sizes of their own.
           rows: numbers of rows of a batch, all sequences together.
           longest: lengths of the longest sequence.
           sequences: numbers of sequences in inner LoD levels.
@@ -69,7 +69,7 @@ class Buckets:
         self._first_batches.clear()
 
     def fit(self, tensors: Mapping[str, LoDTensor], exact: bool = False) -> dict[str, Ragged]:
-        """Fed sequence tensors as rules take them; ``exact`` leaves numbers of rows and sequences as they are."""
+        """Converts fed tensors to ragged values; ``exact`` keeps the numbers of rows and sequences as they are."""
         if exact:
             return {name: _ragged(tensor, {"longest": round_up(_longest(tensor))}) for name, tensor in tensors.items()}
         needs = {(name, kind): size for name, tensor in tensors.items() for kind, size in _needs(tensor).items()}
@@ -80,9 +80,9 @@ class Buckets:
         }
 
     def _sizes(self, needs: Mapping[Need, int]) -> tuple[int, ...]:
-        """Sizes for all needs of a feed: a set in use, or a new one.
+        """Returns sizes for all needs of a feed: a set in use, or a new one.
 
-        While few sets are in use, they must fit well. Later a set that is far too large is better than yet another
+        While few sets are in use, they must fit well. Later a set that is far too large is better than another
         compilation; the longer a program runs, the more sets it may have.
         """
         used = self.in_use.setdefault(tuple(needs), Counter())
@@ -97,7 +97,7 @@ class Buckets:
         return sizes
 
     def _learn(self, needs: Mapping[Need, int], used: Counter[tuple[int, ...]]) -> None:
-        """Remembers the first batches; when there are enough of them, sizes that hold most come into use."""
+        """Records the first batches; once there are enough, adds sizes that hold most of them."""
         seen = self._first_batches.setdefault(tuple(needs), [])
         seen.append(tuple(needs.values()))
         if used.total() < _TRIAL or any(map(self._choice, needs)):
@@ -110,7 +110,7 @@ class Buckets:
             used[smaller] = 0
 
     def _hold(self, needs: Mapping[Need, int], sizes: tuple[int, ...]) -> bool:
-        """Whether sizes are large enough, and equal where needs are: words and their labels go together."""
+        """Whether sizes are large enough, and equal where needs are: words and their labels stay aligned."""
         found: dict[tuple[str, int], int] = {}
         return all(
             self._holds(need, size, wanted) and found.setdefault((need[1], wanted), size) == size
@@ -118,7 +118,7 @@ class Buckets:
         )
 
     def _new_sizes(self, needs: Mapping[Need, int], used: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """Sizes that fit well; those in use are preferred."""
+        """Returns sizes that fit well, preferably ones in use."""
         found: dict[tuple[str, int], int] = {}
         for place, (need, size) in enumerate(needs.items()):
             known = [sizes[place] for sizes in used if self._fits(need, sizes[place], size)]
@@ -126,10 +126,10 @@ class Buckets:
         return tuple(found[need[1], size] for need, size in needs.items())
 
     def _large_sizes(self, needs: Mapping[Need, int], used: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """Sizes that hold all batches so far, too, except where the user chose smaller ones.
+        """Returns sizes that hold all batches so far as well, except where the user chose smaller ones.
 
-        Feeds of about the same size get the same: lengths that are equal by chance ask for equal sizes, and must not
-        lead to one more set for every pair of feeds.
+        Feeds of similar size get the same one: lengths that are equal by chance need equal sizes, and must not
+        lead to another set for every pair of feeds.
         """
         found: dict[tuple[str, int], int] = {}
         for place, (need, size) in enumerate(needs.items()):
@@ -148,11 +148,11 @@ class Buckets:
         return large_enough[0] if large_enough else round_up(int(size * _ROOM) if kind == "rows" else size)
 
     def _holds(self, need: Need, size: int, wanted: int) -> bool:
-        """Whether ``size`` is large enough, and the user chose no smaller one that is."""
+        """Whether ``size`` is large enough and no smaller size that the user chose is."""
         return wanted <= size and not any(wanted <= chosen < size for chosen in self._choice(need))
 
     def _fits(self, need: Need, size: int, wanted: int) -> bool:
-        """Whether ``size`` holds what is wanted without much waste, or is the user's choice."""
+        """Whether ``size`` holds what is wanted without much waste, or was chosen by the user."""
         limit = max(_SMALLEST, wanted * _WASTE[need[1].split()[0]])
         return self._holds(need, size, wanted) and (size <= limit or size in self._choice(need))
 
@@ -163,7 +163,7 @@ class Buckets:
     def __str__(self) -> str:
         lines = []
         for needs, used in self.in_use.items():
-            for sizes, batches in (+used).items():  # those that batches have had
+            for sizes, batches in (+used).items():  # those that a batch used
                 by_feed: dict[str, list[str]] = {}
                 for (name, kind), size in zip(needs, sizes, strict=True):
                     by_feed.setdefault(name, []).append(f"{kind} {size}")
@@ -182,7 +182,7 @@ def _longest(tensor: LoDTensor) -> int:
 
 
 def _ragged(tensor: LoDTensor, sizes: Mapping[str, int]) -> Ragged:
-    """The tensor padded to ``sizes``; rows and sequences without a size are not padded."""
+    """Pads a tensor to ``sizes``; rows and sequences without a size are not padded."""
     data = np.asarray(tensor.value)
     offsets = [np.asarray(level, np.int32) for level in tensor._lod]
     for level in range(1, len(offsets)):
@@ -191,7 +191,7 @@ def _ragged(tensor: LoDTensor, sizes: Mapping[str, int]) -> Ragged:
 
 
 def extended(array: np.ndarray, size: int, index: int = -1) -> np.ndarray:
-    """``array`` with copies of one of its elements at the end. A copy of a real row cannot produce NaNs of its own."""
+    """Pads ``array`` with copies of one of its elements, because a copy of a real row produces no new NaNs."""
     if len(array) >= size:
         return array
     out = np.empty((size, *array.shape[1:]), array.dtype)
@@ -201,7 +201,7 @@ def extended(array: np.ndarray, size: int, index: int = -1) -> np.ndarray:
 
 
 def round_up(size: int, digits: int = 3) -> int:
-    """The next size with so few significant binary digits."""
+    """Rounds up to a size with at most ``digits`` significant binary digits."""
     if size <= _SMALLEST:
         return _SMALLEST
     step = 1 << max(0, size.bit_length() - digits)
@@ -209,7 +209,7 @@ def round_up(size: int, digits: int = 3) -> int:
 
 
 def to_tensor(value: Ragged) -> LoDTensor:
-    """A computed sequence as users see it: without padding."""
+    """Converts a computed sequence to a tensor without padding."""
     levels: list[list[int]] = []
     count: int | None = None
     for offsets in value.offsets:
@@ -218,6 +218,6 @@ def to_tensor(value: Ragged) -> LoDTensor:
         levels.append(level.tolist())
         count = int(level[-1])
     tensor = LoDTensor(np.asarray(value.data)[:count].copy())
-    # Not by set_lod: nothing at all, as when a mask picked no sequence, has a LoD that users must not feed.
+    # Not by set_lod: an empty result, as when a mask picks no sequence, has a LoD that users must not feed.
     tensor._lod = tuple(map(tuple, levels[value.hidden :]))
     return tensor

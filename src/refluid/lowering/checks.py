@@ -1,9 +1,9 @@
-"""Carrying out the checks that rules ask for.
+"""Checks that rules request, such as ids in range.
 
-Ids that are fed are checked on the host before the step, so that nothing has changed when the error is raised. What the
-program computes is checked by a flag. One that follows from feeds alone is computed before the step, by a `Guard`; any
-other inside the step, which leaves the state as it was where the flag is down. That costs a copy of the state, because
-the old one is needed until the flag is known.
+Fed ids are checked on the host before the step, so that nothing has changed when the error is raised. Computed values
+are checked by a boolean flag. A flag that depends on feeds only is computed before the step, by a `Guard`; any other
+is computed inside the step, which keeps the old state if a flag is false. That costs a copy of the state, because the
+old one is needed until the flag is known.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Checks:
     _sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def begin(self, ops: Sequence[Operator]) -> None:
-        """Starts a trace: forgets what an earlier one found."""
+        """Starts a trace and discards the results of an earlier one."""
         self.on_feeds.clear()
         self.computed.clear()
         self._flags.clear()
         self._sources = _feeds_behind(ops, self.feeds)
 
     def report(self, op: Operator, check: Check, values: Any) -> None:
-        """Called by rules, through the interpreter."""
+        """Records a check; rules call it through the interpreter."""
         if isinstance(check, Requirement):
             if isinstance(values, Tracer):
                 self._flag(op, check, values)
@@ -67,7 +67,7 @@ class Checks:
         self._flags.append(check.holds(values))
 
     def flags(self) -> list[Any]:
-        """One boolean for each computed check."""
+        """Returns one boolean for each computed check."""
         return list(self._flags)
 
     def check_feed(self, name: str, value: Any) -> None:
@@ -102,7 +102,7 @@ class Guard:
 
     @classmethod
     def of(cls, traced: Any, count: int, fed: Sequence[bool]) -> Guard:
-        """Takes it out of a traced step whose last ``count`` results are flags.
+        """Extracts the guard from a traced step whose last ``count`` results are flags.
 
         Args:
           fed: for each leaf of the step's arguments, whether it belongs to a feed.
@@ -121,13 +121,13 @@ class Guard:
         return cls(numbers, function, tuple(i for i, is_used in enumerate(used) if is_used))
 
     def __call__(self, *arguments: Any) -> list[Any]:
-        """The flags, for the step's arguments."""
+        """Computes the flags from the step's arguments."""
         leaves = jax.tree.leaves(arguments)
         return self._function(*(leaves[i] for i in self._places))
 
 
 def raise_if_out_of_range(op: Operator, check: RangeCheck, ids: np.ndarray) -> None:
-    """Raises the error that names the first id out of range, if there is one."""
+    """Raises an error that names the first id out of range, if any."""
     bad = (ids < 0) | (ids >= check.bound)
     if check.ignore is not None:
         bad &= ids != check.ignore
@@ -149,7 +149,7 @@ def _error(op: Operator, check: RangeCheck, what: str) -> OutOfRangeError:
 
 
 def _feeds_behind(ops: Sequence[Operator], feeds: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """For each variable that only moves fed values around, the feeds behind it."""
+    """Maps each variable that holds only moved fed values to those feeds."""
     sources: dict[str, tuple[str, ...]] = {name: (name,) for name in feeds}
     for op in ops:
         moved = [sources.get(name) for name in op.input_arg_names]

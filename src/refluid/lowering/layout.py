@@ -1,4 +1,4 @@
-"""Keeps images channels-last through a whole step.
+"""Channels-last images throughout a step.
 
 Rules of convolutions and poolings work channels-last and transpose at their borders, because Fluid's images are
 channels-first. XLA's CPU backend keeps every intermediate row-major: it does not move such transposes away, and
@@ -41,15 +41,15 @@ class Image:
 
     def __init__(self, array: Any):
         self.array = array
-        self._turned: Any = None
+        self._transposed: Any = None
 
     def get(self) -> Any:
-        if self._turned is None:
-            self._turned = lax.transpose(self.array, _to_first(self.array.ndim))
-        return self._turned
+        if self._transposed is None:
+            self._transposed = lax.transpose(self.array, _to_first(self.array.ndim))
+        return self._transposed
 
     def reordered(self, sides: Sequence[Any]) -> list[Any]:
-        """What is said about the dims of the value, said about those of ``array``."""
+        """Reorders per-dim settings of the value for the dims of ``array``."""
         return [sides[dim] for dim in _to_last(self.array.ndim)]
 
 

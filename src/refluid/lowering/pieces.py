@@ -61,7 +61,7 @@ class Binding:
 
 @dataclass
 class Run:
-    """One run of a step: values by name, and what pieces hand on to each other."""
+    """One run of a step: values by name, the random key and the pullbacks that pieces share."""
 
     env: dict[str, Any]
     key_data: np.ndarray | None  # of the step's random key

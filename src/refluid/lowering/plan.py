@@ -1,4 +1,4 @@
-"""Cutting a block into compiled pieces and host calls, and what each of them reads and writes."""
+"""Plans: a block cut into compiled pieces, host pieces and exchanges, with what each of them reads and writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Where(Enum):
 
     COMPILED = "compiled"  # as one jitted function
     HOST = "host"  # one operator after the other
-    EXCHANGE = "exchange"  # as one call of the runtime, which talks to other processes
+    EXCHANGE = "exchange"  # as one call of the runtime, which communicates with other processes
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Piece:
     schedule: Schedule
     where: Where
     reads: tuple[str, ...]  # names that must have a value before
-    writes: tuple[str, ...]  # names somebody needs afterwards
+    writes: tuple[str, ...]  # names that are needed afterwards
 
     @property
     def is_random(self) -> bool:
@@ -96,7 +96,7 @@ def _group(ops: Sequence[Operator], pairs: dict[int, int], on_host: set[int]) ->
     while True:
         groups: list[tuple[list[Operator], Where]] = []
         for op in ops:
-            where = Where.EXCHANGE if talks(op) else Where.HOST if id(op) in on_host else Where.COMPILED
+            where = Where.EXCHANGE if communicates(op) else Where.HOST if id(op) in on_host else Where.COMPILED
             if not groups or groups[-1][1] is not where:
                 groups.append(([], where))
             groups[-1][0].append(op)
@@ -106,8 +106,8 @@ def _group(ops: Sequence[Operator], pairs: dict[int, int], on_host: set[int]) ->
         on_host |= torn
 
 
-def talks(op: Operator) -> bool:
-    """Whether an operator is part of an exchange with other processes: its role says so."""
+def communicates(op: Operator) -> bool:
+    """Whether an operator is part of an exchange with other processes, according to its role."""
     return bool(op.attrs.get(OP_ROLE, 0) & (OpRole.RPC | OpRole.Dist))
 
 

@@ -1,7 +1,7 @@
-"""Sequences on their way through rules that know nothing of them, and the padding that keeps compilations few.
+"""Ragged values in rules that are unaware of sequences, and the padding that keeps compilations few.
 
-A rule with lod="share" sees rows. Its outputs become sequences again if they have as many rows as the sequences that
-came in. Gradients become sequences like the variables they belong to.
+A rule with lod="share" sees rows. Its outputs become sequences again if they have as many rows as its sequence inputs.
+Gradients become sequences like the variables they belong to.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ Arguments = dict[str, list[Any]]
 
 
 class PaddingError(Exception):
-    """An op that mixes rows met rows of padding; the step must run without padding.
+    """An op that mixes rows received padded rows; the step must run without padding.
 
-    ``misfit``: the op failed, maybe because its other inputs are not padded. If they have as many rows as the
-    sequences, then every new length is a new shape of them as well, and padding would gain nothing.
+    ``misfit``: the op failed, possibly because its other inputs are not padded. If they have as many rows as the
+    sequences, every new length changes their shape too, and padding gains nothing.
     """
 
     def __init__(self, op: Operator, misfit: bool = False):
         self.op, self.misfit = op, misfit
-        self.loop: Operator | None = None  # the innermost loop around it, which must run turn by turn
+        self.loop: Operator | None = None  # the innermost loop around it, which must run on the host
         super().__init__(f"{op.type} mixes rows ({op.written_at})")
 
     def within(self, loop: Operator) -> PaddingError:
-        """The same error, seen from a loop that was being compiled."""
+        """Marks the error as raised while ``loop`` was being compiled, and returns it."""
         self.loop = self.loop or loop
         return self
 
 
 def has_ragged(arguments: Arguments) -> bool:
-    """Whether sequences come in."""
+    """Whether any argument holds sequences."""
     return any(isinstance(value, Ragged) for values in arguments.values() for value in values)
 
 
 def rows_of(arguments: Arguments) -> Arguments:
-    """The arguments with plain rows instead of sequences."""
+    """Returns the arguments with plain rows instead of sequences."""
     return {slot: [plain(value) for value in values] for slot, values in arguments.items()}
 
 
 def as_sequences(definition: OpDef, arguments: Arguments, outputs: Arguments) -> Arguments:
-    """Gives outputs that are still cut like an input that input's offsets."""
+    """Gives outputs with as many rows as a sequence input the offsets of that input."""
     if definition.lod == "aware" and definition.forward is None:
         return outputs
     found = [v for slot in definition.input_names for v in arguments.get(slot, ()) if isinstance(v, Ragged)]
@@ -81,7 +81,7 @@ def _wrapped(value: Any, model: Ragged | None) -> Any:
 
 
 def without_padding(arguments: Arguments) -> Arguments:
-    """The arguments with nothing but the real rows of sequences; outside compiled pieces only."""
+    """Returns the arguments with only the real rows of sequences; outside compiled pieces only."""
     return {
         slot: [value.data[: int(value.rows)] if isinstance(value, Ragged) else value for value in values]
         for slot, values in arguments.items()
@@ -89,7 +89,7 @@ def without_padding(arguments: Arguments) -> Arguments:
 
 
 def with_padding(arguments: Arguments, outputs: Arguments) -> Arguments:
-    """What came of `without_padding`, with as many rows as the first sequence where it has as many real ones."""
+    """Undoes `without_padding` for outputs: those with as many rows as the first sequence are padded like it."""
     model = next(v for values in arguments.values() for v in values if isinstance(v, Ragged))
     rows, missing = int(model.rows), model.shape[0] - int(model.rows)
 
@@ -102,9 +102,9 @@ def with_padding(arguments: Arguments, outputs: Arguments) -> Arguments:
 
 
 def with_padded_gradients(arguments: Arguments, op: Operator) -> Arguments:
-    """Incoming gradients with zeros in rows of padding, as gradient ops leave them.
+    """Returns the arguments with zeros in the padded rows of incoming gradients, as gradient ops leave them.
 
-    Gradients that others have made need it: what a user fed or computed has other rows there, or none at all.
+    Gradients from elsewhere need it: what a user fed or computed has other values in those rows, or lacks them.
     """
     return {
         slot: _with_zeros(op.inputs[slot], values, arguments.get(slot.removesuffix(GRAD_SUFFIX), ()))
@@ -132,7 +132,7 @@ def _padded_with_zeros(value: Any, model: Any) -> Any:
 
 
 def masked_seed(op: Operator, outputs: Arguments) -> Arguments:
-    """The ones that gradients of sequences start from, with zeros in rows of padding."""
+    """Zeros the padded rows of the ones that gradients of sequences start from."""
     if not op.definition.constant or not any(GRAD_SUFFIX in name for name in op.output_arg_names):
         return outputs
     return {

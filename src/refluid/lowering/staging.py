@@ -1,8 +1,8 @@
-"""Fed arrays, laid where XLA can read them in place.
+"""Staging: fed arrays in memory that XLA reads in place.
 
-XLA reads a NumPy array in place if its address is a multiple of 64, which NumPy's large arrays never are. The others
-it copies: small ones at once, large ones on another thread, whose start and end cost several times the copy itself, and
-the step then runs on that thread as well. A copy into a buffer that is kept from step to step avoids all of it.
+XLA reads a NumPy array in place if its address is a multiple of 64, which large NumPy arrays never are. It copies the
+others: small ones immediately, large ones on another thread, where the step then runs as well; starting and joining
+that thread costs several times the copy. Copying into an aligned buffer that is kept between steps avoids all of this.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ COPIED_AT_ONCE = 100_000  # bytes; XLA copies what is smaller without a thread
 class Staging(threading.local):
     """Buffers for the arrays of one step, whose shapes do not change.
 
-    A step must have ended before the next begins, except on another thread: each has buffers of its own.
+    A step must end before the next one begins on the same thread; each thread has its own buffers.
     """
 
     def __init__(self) -> None:
         self._buffers: dict[int, np.ndarray] = {}
 
     def __call__(self, index: int, value: Any) -> Any:
-        """``value``, or a copy of it that XLA reads in place; ``index`` tells the step's values apart."""
+        """Returns ``value``, or a copy that XLA reads in place; ``index`` identifies the value within the step."""
         if value.__class__ is not np.ndarray or value.nbytes < COPIED_AT_ONCE:
             return value
         if phase_of(value) == 0 and value.flags.c_contiguous:
@@ -44,12 +44,12 @@ class Staging(threading.local):
 
 
 def unstaged(index: int, value: Any) -> Any:
-    """What `Staging` is on devices that have memory of their own."""
+    """Replaces `Staging` on devices that have their own memory."""
     return value
 
 
 def phase_of(array: np.ndarray) -> int:
-    """How many bytes an array lies behind a place where XLA could read it."""
+    """Returns the distance in bytes of an array from the address before it that XLA could read in place."""
     return _address(array) % ALIGNMENT
 
 
@@ -60,9 +60,9 @@ def _address(array: np.ndarray) -> int:
 @partial(jax.tree_util.register_dataclass, data_fields=["memory", "start"], meta_fields=["shape"])
 @dataclass(frozen=True)
 class Shifted:
-    """An array that begins within a longer one, which XLA can read in place. Compiled pieces take it for the array.
+    """An array as part of a longer one that XLA reads in place; compiled pieces accept it instead of the array.
 
-    An operation that goes through the elements once reads them where they are; what needs an array of its own copies.
+    An operation that reads every element once needs no copy; others make one.
     """
 
     memory: Any
@@ -71,7 +71,7 @@ class Shifted:
 
     @classmethod
     def of(cls, array: np.ndarray) -> Any:
-        """``array`` as part of the array that it is a view of; the array itself where that is no use."""
+        """Returns ``array`` as part of the array it is a view of, or itself if that does not help."""
         base = array.base
         if array.nbytes < COPIED_AT_ONCE or not isinstance(base, np.ndarray) or base.ndim != 1:
             return array
@@ -81,12 +81,12 @@ class Shifted:
         return cls(base, np.int32(start), array.shape) if start < 1 << 31 else array
 
     def array(self) -> Any:
-        """The array, inside a computation."""
+        """Returns the array, inside a computation."""
         return lax.dynamic_slice_in_dim(self.memory, self.start, math.prod(self.shape)).reshape(self.shape)
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array that XLA can read in place."""
+    """Allocates an uninitialised array that XLA can read in place."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -phase_of(memory) % ALIGNMENT

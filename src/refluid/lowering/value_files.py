@@ -1,4 +1,4 @@
-"""Values of ops in files: what the ops save, load, save_combine and load_combine do with a path."""
+"""Values in files, for the ops save, load, save_combine and load_combine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from refluid.tensors import LoDTensor, SelectedRowsTensor
 def write_values(
     path: str, names: Sequence[str], values: Sequence[Any], scope: Scope, overwrite: bool, as_half: bool
 ) -> None:
-    """Writes op values into one file, one after the other."""
+    """Writes the values of an op's inputs into one file, in order."""
     if not overwrite and at(path).exists():
-        raise ValueError(f"{path} exists, and the op must not overwrite it")
+        raise ValueError(f"{path} already exists, and the op has overwrite=False")
     with atomic_write(path) as stream:
         for name, value in zip(names, values, strict=True):
             holder = _holder(name, value, scope)
@@ -45,9 +45,9 @@ def _holder(name: str, value: Any, scope: Scope) -> LoDTensor | SelectedRowsTens
 
 
 def read_values(path: str, operator: Operator, scope: Scope, as_half: bool) -> list[Any]:
-    """The values in a file for the outputs of a load op, in their order."""
+    """Reads the values of a load op's outputs from a file, in order."""
     if not at(path).is_file():
-        raise ValueError(f"there is no file {path}")
+        raise ValueError(f"file {path} does not exist")
     values = []
     with at(path).open("rb") as stream:
         for name in operator.output("Out"):
@@ -62,12 +62,12 @@ def read_values(path: str, operator: Operator, scope: Scope, as_half: bool) -> l
             except TensorFileError as error:
                 raise TensorFileError(f"variable {name}: {path}: {error}") from error
         if stream.read(1):
-            raise TensorFileError(f"{path} holds more than the {len(values)} tensors that the op loads")
+            raise TensorFileError(f"{path} contains more than the {len(values)} tensors that the op loads")
     return [value.astype(jnp.float16) if as_half and hasattr(value, "astype") else value for value in values]
 
 
 def _value(tensor: LoDTensor, name: str, persists: bool, scope: Scope) -> Any:
-    """A loaded tensor as ops see it; a persistable one keeps its offsets in the scope."""
+    """Converts a loaded tensor to the form ops use; a persistable one keeps its offsets in the scope."""
     levels = tensor._lod
     if persists:
         scope.var(name).get_tensor()._lod = levels

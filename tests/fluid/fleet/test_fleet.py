@@ -170,5 +170,5 @@ def test_a_communicator_runs_between_start_and_stop(monkeypatch):
     assert not communicator.is_running()
     with pytest.raises(TypeError, match="Communicator takes the trainer's Program, not str"):
         Communicator("main")
-    with pytest.raises(ValueError, match="refluid knows no flag FLAGS_nope"):
+    with pytest.raises(ValueError, match="unknown flag FLAGS_nope"):
         Communicator(fluid.default_main_program(), envs={"nope": 1}).start()
