@@ -160,7 +160,7 @@ class Executor:
     ) -> tuple[Step, list[Any]]:
         block, kept = program.global_block(), lowered(program)
         check_fetches(block, key.fetches, key.feeds, scope)
-        announced = nullcontext()
+        announced, before = nullcontext(), None
         if compiled is None:
             check_feed(block, key.feeds, values)
             compiled = CompiledStep(
@@ -176,14 +176,15 @@ class Executor:
             if compiled.compiles:
                 before = self._compiled.setdefault(program, deque(maxlen=_REMEMBERED))
                 announced = compilation.announced(program, compilation.why_again(before, key), compiled.communicates)
-                before.append(key)
-        step = compiled.bind(scope)
         _check_reads(block, compiled, scope)
+        step = compiled.bind(scope)
         with announced, profiling.record("compile and execute"):
             try:
                 results = step(values)
             except OpError as error:
                 raise with_feed_hint(error, block, key.feeds, values) from error
+        if before is not None:
+            before.append(key)
         kept.steps.add(key, compiled)
         compiled.bound[scope] = step
         return step, results
@@ -194,7 +195,7 @@ class Executor:
             self._eager_loops[program] = known | {error.loop.attrs["sub_block"].idx}
             if not error.misfit:
                 warnings.warn(
-                    f"{error}, so the loop around it runs iteration by iteration", PaddingWarning, stacklevel=3
+                    f"{error}, so the loop around it runs iteration by iteration", PaddingWarning, stacklevel=4
                 )
             return
         self._exact.add(program)
@@ -203,7 +204,7 @@ class Executor:
         warnings.warn(
             f"{error}, so sequences are not padded and the program is compiled for every new total length",
             PaddingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
