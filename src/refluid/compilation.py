@@ -64,9 +64,8 @@ def announced(program: Program, cause: str | None, communicates: bool) -> Iterat
     """
     enable_persistent_cache()
     if cause:
-        warnings.warn(
-            f"the program is compiled again: {cause}", RecompileWarning, stacklevel=7
-        )  # the caller of Executor.run
+        # Seven frames up is the caller of Executor.run.
+        warnings.warn(f"the program is compiled again: {cause}", RecompileWarning, stacklevel=7)
     ops = sum(len(block.ops) for block in program.blocks)
     said = threading.Event()
 
