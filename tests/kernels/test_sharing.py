@@ -1,4 +1,4 @@
-"""Kernels of several threads at once, and of threads that end."""
+"""Kernels called by several threads at once, and processes that end while pool threads wait."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_threads_that_call_kernels_at_the_same_time():
         assert all(pool.map(run, range(12)))
 
 
-def test_a_process_may_end_while_helpers_are_on_their_way():
-    """On a busy machine they still look at what they share when Python frees what is left."""
+def test_a_process_may_end_while_pool_threads_wait():
+    """On a busy machine they still read shared memory when Python frees what is left."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
     try:
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)

@@ -1,8 +1,8 @@
 """Kernels for CPUs, compiled by numba and called from inside XLA's computations.
 
-XLA's CPU backend runs a loop over time steps on one core, whatever the loop does, and many a matrix product too. Here
-they are plain loops over arrays, cut into parts that share nothing and that run on XLA's own threads.
-``REFLUID_KERNELS=0`` leaves everything to XLA. See docs/decisions/0005-kernels.md.
+XLA's CPU backend runs every loop over time steps on one core, and many matrix products too. Here they are plain loops
+over arrays, cut into independent parts that run on XLA's own threads. ``REFLUID_KERNELS=0`` leaves everything to XLA.
+See docs/decisions/0005-kernels.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _allowed = ContextVar("kernels allowed", default=False)
 
 @contextmanager
 def allowed(value: bool = True) -> Iterator[None]:
-    """Lets rules use kernels: what is traced inside will be compiled for this machine's CPU, and nothing else."""
+    """Lets rules use kernels: what is traced inside is compiled for this machine's CPU and for nothing else."""
     token = _allowed.set(value)
     try:
         yield
@@ -50,7 +50,7 @@ def find(name: str) -> Any:
 @cache
 def _load(name: str) -> Any:
     try:
-        return import_module(f"refluid.kernels.{name}")  # loads numba and compiles, which takes its time
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with numba or its cache, XLA can do the same
-        warnings.warn(f"{name} will run more slowly, as its kernel cannot be used: {error}", stacklevel=2)
+        return import_module(f"refluid.kernels.{name}")  # loads numba and compiles: slow
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with numba or its cache, XLA computes the same
+        warnings.warn(f"{name} runs more slowly, because its kernel cannot be used: {error}", stacklevel=2)
         return None

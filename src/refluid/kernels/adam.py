@@ -1,7 +1,7 @@
 """Adam for all parameters of a step in one pass.
 
-XLA goes through a parameter and its moments three times, in operations that are dealt out to its threads one by one;
-there are a dozen of them for every layer.
+XLA goes through a parameter and its moments three times, in about a dozen operations per layer,
+each of which it hands to its threads separately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from refluid.kernels.frame import argument, argument_count, mode, result
 from refluid.kernels.products import ONE, in_order
 
 _WORTH_A_THREAD = 1 << 14  # elements
-_LINE = 16  # elements that threads share no part of: a line of the cache
+_LINE = 16  # elements in a cache line, which no two threads write
 _UPDATE, _ADVANCE = 0, 1
 
 # The arguments are a vector of beta1, beta2 and epsilon, and for each parameter:

@@ -1,7 +1,7 @@
 """How XLA calls kernels.
 
-A kernel is a C function ``work(frame, part, parts)`` that numba compiles; see `frame` for what it can ask. No two parts
-may write the same elements, and what they write must not depend on how many parts there are.
+A kernel is a C function ``work(frame, part, parts)`` that numba compiles; `frame` says what it can read. No two parts may
+write the same elements, and results must not depend on the number of parts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numba import cfunc, config
 
 from refluid.kernels import frame, sharing
 
-# By number, as XLA keeps compiled steps that hold these numbers.
+# Compiled steps in XLA's cache refer to kernels by their index here: append, never reorder.
 _KERNELS = ("lstm", "lstm_grad", "gru", "gru_grad", "matmul", "adam")
-_TARGET = "refluid_kernel"  # the custom call that all kernels are
+_TARGET = "refluid_kernel"  # the custom call that all kernels share
 _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:8]
 _table = sharing.shared_words(sharing.TABLE, [0] * len(_KERNELS))
 _kept_alive: list[Any] = []  # code lives as long as these
@@ -31,7 +31,7 @@ class Kernel:
     """A kernel that can be called on JAX arrays, inside compiled computations on a CPU."""
 
     def __init__(self, name: str, work: Callable[[int, int, int], None], takes_any_rank: bool = False):
-        """``takes_any_rank`` is for kernels that take any float32 array for a vector; others take matrices only."""
+        """``takes_any_rank`` is for kernels that treat any float32 array as a vector; others take matrices only."""
         self._number = _KERNELS.index(name)
         self._takes_any_rank = takes_any_rank
         self._work = _c_function("void(int64, int64, int64)", work)
@@ -49,9 +49,9 @@ class Kernel:
 
         Args:
           most_parts: how many parts are worth a thread of their own.
-          mode: what the kernel gets from `frame.mode`.
-          in_place: numbers of arguments whose memory results take over, to the numbers of these results. XLA copies
-            them before where their values are needed afterwards.
+          mode: the value of `frame.mode` in the kernel.
+          in_place: for arguments whose memory a result takes over, the index of the argument and of the result. XLA
+            copies arguments whose values are needed afterwards.
         """
         for x in arguments:
             fits = (x.dtype, x.ndim) in ((np.int64, 1), (np.float32, 2))
@@ -64,27 +64,27 @@ class Kernel:
 
 
 def _c_function(signature: str, function: Callable[..., Any]) -> Any:
-    """Compiles, or takes what was compiled before from numba's cache.
+    """Compiles a function, or loads it from numba's cache.
 
-    numba looks only whether the file of the function has changed. As it compiles what the function calls as well, its
-    name in the cache tells what all files here were.
+    numba's cache is keyed by the file of the function alone, but the code includes what the function calls. So the
+    name of the function includes a hash of all files here.
     """
     function.__qualname__ += f".{_SOURCES}"
     return cfunc(signature, cache=True, error_model="numpy")(function)
 
 
 def _task(record):
-    sharing.help_out(record)
+    sharing.run_task(record)
 
 
 def _handler(address):
-    if not frame.tells_version(address):
+    if not frame.reports_version(address):
         sharing.work(sharing.begin(address))
     return 0
 
 
 def _register() -> None:
-    """Makes the custom call known to XLA."""
+    """Registers the custom call with XLA."""
     task = _c_function("void(int64)", _task)
     binding.add_symbol(sharing.TASK, task.address)
     handler = _c_function("int64(int64)", _handler)

@@ -1,6 +1,6 @@
-"""What XLA hands to a foreign function: its C interface, as far as kernels need it.
+"""XLA's C interface for foreign functions, as far as kernels need it.
 
-``frame`` is the address of XLA's call frame. `integers`, `argument` and `result` give what it holds as arrays.
+``frame`` is the address of XLA's call frame. `integers`, `argument` and `result` return what it holds as arrays.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numba import carray, njit  # pyright: ignore[reportPrivateImportUsage]
 
 from refluid.kernels.memory import call, float32_at, int64_at
 
-_MAJOR, _MINOR = 0, 3  # the version of the interface that the numbers below belong to; XLA asks for it
+_MAJOR, _MINOR = 0, 3  # the version of the interface that the numbers below belong to
 # Where the fields are that we use, in words of 8 bytes: in XLA_FFI_CallFrame, XLA_FFI_Buffer, XLA_FFI_Api ...
 _EXTENSION, _API, _CONTEXT, _ARGUMENT_COUNT, _ARGUMENTS, _RESULTS, _ATTRIBUTES = 1, 2, 3, 7, 9, 14, 20
 _DATA, _RANK, _DIMS = 3, 4, 5
 _DESTROY_ERROR, _SCHEDULE, _COUNT_THREADS = 8, 17, 18
 # ... in XLA_FFI_Metadata_Extension, XLA_FFI_Metadata and XLA_FFI_Scalar.
 _METADATA, _VERSION, _VALUE = 3, 3, 1
-_ASKS_FOR_METADATA = 1  # the type of that extension
+_METADATA_TYPE = 1  # the type of that extension
 
 ATTRIBUTES = ("kernel", "mode", "most_parts")  # of every call, all int64. XLA sorts them by name.
 _KERNEL, _MODE, _MOST_PARTS = range(3)
@@ -38,7 +38,7 @@ def words(address, number) -> Any:
 
 @compiled
 def word(address, index) -> Any:
-    """The int64 that lies so many words behind an address."""
+    """The int64 at word ``index`` from an address."""
     return words(address, index + 1)[index]
 
 
@@ -88,7 +88,7 @@ def kernel_number(frame):
 
 @compiled
 def mode(frame):
-    """The number that the kernel was called with to tell it what to do."""
+    """The mode that the kernel was called with."""
     return _attribute(frame, _MODE)
 
 
@@ -100,23 +100,23 @@ def most_parts(frame):
 
 @compiled
 def call_site(frame):
-    """A number that is the same whenever the same operation of a compiled program is the caller."""
+    """A number that identifies the operation of the compiled program that calls."""
     return word(frame, _ATTRIBUTES)
 
 
 @compiled
-def tells_version(frame):
-    """Whether XLA only asked for the version of the interface; it has it then."""
+def reports_version(frame):
+    """Reports the version of the interface if this call asks for nothing else; returns whether it does."""
     extension = word(frame, _EXTENSION)
-    if extension == 0 or word(extension, 1) & 0xFFFFFFFF != _ASKS_FOR_METADATA:
+    if extension == 0 or word(extension, 1) & 0xFFFFFFFF != _METADATA_TYPE:
         return False
     words(word(extension, _METADATA), _VERSION + 1)[_VERSION] = _MAJOR | _MINOR << 32
     return True
 
 
 @compiled
-def _ask(frame, function, request, first, second):
-    """Calls a function of XLA's with a structure made of these words at ``request``; whether there was no error."""
+def _call_api(frame, function, request, first, second):
+    """Calls a function of XLA's with a structure built at ``request``; returns whether it succeeded."""
     structure = words(request, REQUEST_SIZE)
     structure[0], structure[1], structure[2], structure[3], structure[4] = 40, 0, word(frame, _CONTEXT), first, second
     api = word(frame, _API)
@@ -129,22 +129,22 @@ def _ask(frame, function, request, first, second):
 
 @compiled
 def count_threads(frame, request, place):
-    """Writes how many threads XLA's pool has to ``place``; whether there was no error.
+    """Writes the number of threads in XLA's pool to ``place``; returns whether it succeeded.
 
-    ``request`` is the address of REQUEST_SIZE words to use for it.
+    ``request`` is the address of REQUEST_SIZE words of scratch memory.
     """
-    return _ask(frame, _COUNT_THREADS, request, place, 0)
+    return _call_api(frame, _COUNT_THREADS, request, place, 0)
 
 
 @compiled
 def schedule(frame, request, task, data):
-    """Lets a thread of XLA's pool call the function at ``task`` on ``data``; whether there was no error."""
-    return _ask(frame, _SCHEDULE, request, task, data)
+    """Schedules the function at ``task`` on a thread of XLA's pool, with ``data``; returns whether it succeeded."""
+    return _call_api(frame, _SCHEDULE, request, task, data)
 
 
 def check_version() -> None:
-    """Raises ImportError unless XLA's interface still has everything where it was."""
+    """Raises ImportError if XLA's interface has another version."""
     header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h").read_text(encoding="utf-8")
     major, minor = (int(n) for n in re.findall(r"#define XLA_FFI_API_(?:MAJOR|MINOR) (\d+)", header))
     if (major, minor) != (_MAJOR, _MINOR):
-        raise ImportError(f"XLA's interface for them is {major}.{minor}, they are written for {_MAJOR}.{_MINOR}")
+        raise ImportError(f"XLA's FFI has version {major}.{minor}; the kernels are written for {_MAJOR}.{_MINOR}")

@@ -1,4 +1,4 @@
-"""How a kernel walks through packed sequences: `Lanes` tells it, `walk` reads it."""
+"""How a kernel walks through packed sequences: `Lanes` describes it to the kernel, which reads it with `walk`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _WORTH_A_THREAD = 1 << 19  # multiplications; about the time that waking a threa
 class Lanes:
     """Sequences as recurrences see them.
 
-    walk: what kernels take: the sequences, longest first; for each sequence the row it begins with, and its length;
-    and at last the distance from one step to the next and the number of real rows.
+    walk: what kernels read: the sequences, longest first; for each sequence the row it begins with, and its length;
+    and the distance from one step to the next and the number of real rows.
     begins: for each packed row, whether a sequence begins with it. owners: for each packed row, its sequence.
     """
 
@@ -38,7 +38,7 @@ class Lanes:
     @classmethod
     def of(cls, sequences: Any, is_reverse: bool) -> Lanes:
         """The lanes of packed sequences (`refluid.ops.core.values.Ragged`)."""
-        # Wrong offsets of the program's own making are reported after the step; they must not lead out of memory.
+        # Wrong offsets that the program computes are reported after the step; they must not lead out of bounds.
         offsets = lax.cummax(jnp.clip(sequences.offsets[-1], 0, sequences.shape[0]))
         lengths = offsets[1:] - offsets[:-1]
         positions, owners = sequences.positions(), jnp.minimum(sequences.owners(), sequences.sequences - 1)
@@ -56,7 +56,7 @@ class Lanes:
         return jnp.where(self.begins[:, None], initial[self.owners], shifted)
 
     def parts(self, multiplications: int) -> int:
-        """How many parts are worth a thread of their own; four sequences are multiplied at once."""
+        """How many threads are worthwhile; four sequences are multiplied at once."""
         return max(1, min(-(-self.count // 4), multiplications // _WORTH_A_THREAD))
 
 
@@ -69,7 +69,7 @@ def weight_gradient(rows: Any, d_products: Any) -> Any:
 def walk(frame, part, parts):
     """What one part of a kernel walks through, from the first four arguments: see `Lanes.walk`.
 
-    Gives the sequences of this part, longest first; of each the row it begins with, and its length; the distance from
+    Returns the sequences of this part, longest first; of each the row it begins with, and its length; the distance from
     one step to the next; and how many rows are real.
     """
     lanes, first, lengths, ends = integers(frame, 0), integers(frame, 1), integers(frame, 2), integers(frame, 3)

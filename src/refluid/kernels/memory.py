@@ -1,4 +1,4 @@
-"""What numba has no words for: memory and functions at an address, words that threads share, and the clock."""
+"""Primitives that numba lacks: memory and functions at an address, atomic operations, and the clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORD, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 
 
 def primitive(function: Any) -> Any:
-    """Makes a function of numba's out of one that gives its signature and code; ``context`` is no argument of it."""
+    """A numba intrinsic from a function that returns its signature and code generator."""
     return intrinsic(prefer_literal=True)(function)
 
 
@@ -41,7 +41,7 @@ def int64_at(context, address):
 
 @primitive
 def call(context, function, argument):
-    """Calls the C function at an address, which takes an address and gives one."""
+    """Calls the C function at an address, which takes an address and returns one."""
 
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], ir.FunctionType(_WORD, [_WORD]).as_pointer())
@@ -64,7 +64,7 @@ def call_part(context, function, frame, part, parts):
 
 @primitive
 def symbol_address(context, name):
-    """The address of what has that name, a literal, in this process."""
+    """The address of a symbol of this process; the name is a literal."""
     symbol = name.literal_value
 
     def generate(context, builder, signature, arguments):
@@ -76,8 +76,8 @@ def symbol_address(context, name):
 
 
 @primitive
-def count(context, address, amount):
-    """Adds to the integer at an address, and gives what it was before; no other thread comes in between."""
+def atomic_add(context, address, amount):
+    """Atomically adds to the integer at an address and returns the old value."""
 
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
@@ -87,8 +87,8 @@ def count(context, address, amount):
 
 
 @primitive
-def read(context, address):
-    """The integer at an address, that other threads may write."""
+def atomic_load(context, address):
+    """Atomically reads the integer at an address."""
 
     def generate(context, builder, signature, arguments):
         return builder.load_atomic(builder.inttoptr(arguments[0], _WORD.as_pointer()), "seq_cst", 8)
@@ -97,8 +97,8 @@ def read(context, address):
 
 
 @primitive
-def replace(context, address, old, new):
-    """Puts ``new`` where ``old`` is, at an address; whether it was there."""
+def compare_and_swap(context, address, old, new):
+    """Atomically replaces ``old`` by ``new`` at an address; returns whether ``old`` was there."""
 
     def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
@@ -109,7 +109,7 @@ def replace(context, address, old, new):
 
 
 def _from_c(name: str, result: ir.Type, *parameters: ir.Type):
-    """Code that calls a function of the C library with the arguments, as integers."""
+    """A code generator that calls a function of the C library; arguments and result are integers."""
 
     def generate(context, builder, signature, arguments):
         module = builder.module
@@ -128,19 +128,19 @@ def _from_c(name: str, result: ir.Type, *parameters: ir.Type):
 
 @primitive
 def allocate(context, size):
-    """The address of that many new bytes."""
+    """The address of newly allocated bytes."""
     return types.int64(types.int64), _from_c("malloc", _BYTES, _WORD)
 
 
 @primitive
 def release(context, address):
-    """Gives back what `allocate` gave."""
+    """Frees memory from `allocate`."""
     return types.void(types.int64), _from_c("free", ir.VoidType(), _BYTES)
 
 
 @primitive
-def let_others_run(context):
-    """Lets the operating system run another thread."""
+def yield_core(context):
+    """Yields the core to another thread (sched_yield)."""
     return types.int32(), _from_c("sched_yield", ir.IntType(32))
 
 
@@ -151,7 +151,7 @@ def _write_clock(context, clock, place):
 
 @njit
 def read_clock(place):
-    """A time in nanoseconds; ``place`` is the address of 16 bytes to use for it."""
+    """The monotonic clock in nanoseconds; ``place`` is the address of 16 bytes of scratch memory."""
     _write_clock(_CLOCK, place)
     seconds = carray(int64_at(place), (2,))
     return seconds[0] * 1_000_000_000 + seconds[1]

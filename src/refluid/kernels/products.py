@@ -1,7 +1,6 @@
-"""What kernels compute with: matrix products of a few rows, and activations. Written so that LLVM vectorises the loops.
+"""Products of a few rows with a matrix, and activations, written so that LLVM vectorises the loops.
 
-Indices are sums of something that begins at 0, and constants are float32: a loop that begins elsewhere, or a constant
-of Python's, is not vectorised.
+Loops begin at 0 and constants are float32: a loop that begins elsewhere, or a Python constant, is not vectorised.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-# What makes loops fast but does not take infinities and NaNs for impossible.
+# Fast, but without the assumption that there are no infinities and NaNs.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 fast = njit(error_model="numpy", fastmath=_FAST)
 # Sums stay as they are written: b * x + (1 - b) * y would become y + b * (x - y), which is not as exact.

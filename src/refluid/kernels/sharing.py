@@ -1,9 +1,9 @@
-"""How the parts of a kernel are shared between the thread that calls it and threads of XLA's pool.
+"""How the parts of a kernel are shared between the calling thread and threads of XLA's pool.
 
-A thread that has helped stays for a moment and waits for the next kernel: to wake a sleeping one takes as long as a
-small kernel does, and a step may have dozens. It goes as soon as anybody else wants the core, and when nothing comes
-for a while. That is shorter where waiting was in vain before: an operation of XLA's that follows a kernel would find
-the pool's threads asleep.
+A pool thread that has run parts of a kernel waits for the next one in a slot: waking a sleeping thread takes as long as
+a small kernel does, and a step may have dozens. It stops waiting as soon as the operating system needs the core, or
+after a time limit, which is shorter at call sites where waiting was useless before: an XLA operation that follows the
+kernel would find the pool's threads busy.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from refluid.kernels.frame import (
 )
 from refluid.kernels.memory import (
     allocate,
+    atomic_add,
+    atomic_load,
     call_part,
-    count,
-    let_others_run,
-    read,
+    compare_and_swap,
     read_clock,
     release,
-    replace,
     symbol_address,
+    yield_core,
 )
 
 # The record of a running kernel, in words of 8 bytes; the last field has room for a request to XLA.
-_FRAME, _WORK, _NEXT, _PARTS, _DONE, _USERS, _THREADS, _PLACE, _REQUEST = range(9)
+_FRAME, _WORK, _NEXT, _PARTS, _DONE, _USERS, _THREADS, _WAIT_LIMIT, _REQUEST = range(9)
 _SIZE = _REQUEST + REQUEST_SIZE
 
 TABLE = "refluid_kernel_table"  # the addresses of kernels
-TASK = "refluid_kernel_task"  # the function that `help_out` is
-_BENCH, _PATIENCE = "refluid_kernel_bench", "refluid_kernel_patience"
+TASK = "refluid_kernel_task"  # the address of `run_task`
+_SLOTS, _WAIT_LIMITS = "refluid_kernel_slots", "refluid_kernel_wait_limits"
 
-_SEATS, _FIRST = 0, 1  # the bench: how many seats there are, and who is on each
-_NOBODY, _HELPER = 0, 1  # or the record that a helper is to work at
-_PLACES = 256  # in programs that kernels are called from; some share what is known about them
-_LEAST, _MOST = 20_000, 1_000_000  # nanoseconds to wait; a training loop gets from one step to the next in less
-_TAKEN = 20_000  # nanoseconds; who is let run for so long has something to do
+_SLOT_COUNT, _FIRST_SLOT = 0, 1  # the table of slots: their number, then the state of each
+_EMPTY, _WAITING = 0, 1  # or the record that the waiting thread is to work on
+_CALL_SITES = 256  # in programs that kernels are called from; several may share an entry
+_SHORTEST_WAIT, _LONGEST_WAIT = 20_000, 1_000_000  # nanoseconds; training loops begin their next step sooner
+_PREEMPTED = 20_000  # nanoseconds that a yield may take before the core counts as needed by others
 
 
 def shared_words(name: str, values: Sequence[int]) -> Any:
-    """Words that compiled code, which outlives this process in numba's cache, finds by their name.
+    """Memory of 8-byte words that compiled code finds by name, because numba's cache outlives this process.
 
-    They are never freed: threads of XLA's look at them while Python comes to its end.
+    It is never freed: XLA's threads read it while Python shuts down.
     """
     memory = (ctypes.c_int64 * len(values))(*values)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
@@ -66,112 +66,112 @@ def shared_words(name: str, values: Sequence[int]) -> Any:
 
 @compiled
 def begin(frame):
-    """The record of a kernel that begins, with other threads asked to help."""
+    """Creates the record of a kernel and asks other threads to run parts of it."""
     record = allocate(8 * _SIZE)
     state = words(record, _SIZE)
     for i in range(_SIZE):
         state[i] = 0
     state[_FRAME], state[_WORK] = frame, word(symbol_address(TABLE), kernel_number(frame))
-    state[_PLACE] = symbol_address(_PATIENCE) + 8 * (call_site(frame) // 16 % _PLACES)
+    state[_WAIT_LIMIT] = symbol_address(_WAIT_LIMITS) + 8 * (call_site(frame) // 16 % _CALL_SITES)
     request = record + 8 * _REQUEST
     if not count_threads(frame, request, record + 8 * _THREADS):
         state[_THREADS] = 1
     parts = max(1, min(most_parts(frame), state[_THREADS]))
     state[_PARTS], state[_USERS], state[_NEXT] = parts, parts, 1
-    for _ in range(parts - 1 - _call_helpers(record, parts - 1)):
+    for _ in range(parts - 1 - _assign(record, parts - 1)):
         if not schedule(frame, request, symbol_address(TASK), record):
-            count(record + 8 * _USERS, -1)
+            atomic_add(record + 8 * _USERS, -1)
     return record
 
 
 @compiled
-def _work_at(record, part):
-    """Works at that part, and then at what nobody has begun."""
+def _run_parts(record, part):
+    """Runs that part, then parts that no thread has claimed."""
     state = words(record, _SIZE)
     parts = state[_PARTS]
-    while part < parts:  # who comes late finds none, and the frame may be gone then
+    while part < parts:  # a late thread finds none left, and the frame may be gone by then
         call_part(state[_WORK], state[_FRAME], part, parts)
-        count(record + 8 * _DONE, 1)
-        part = count(record + 8 * _NEXT, 1)
+        atomic_add(record + 8 * _DONE, 1)
+        part = atomic_add(record + 8 * _NEXT, 1)
 
 
 @compiled
 def _leave(record):
-    if count(record + 8 * _USERS, -1) == 1:
+    if atomic_add(record + 8 * _USERS, -1) == 1:
         release(record)
 
 
 @compiled
 def work(record):
-    """What the calling thread does: works at the first part, then at what nobody has begun; waits until all are done.
+    """Runs the calling thread's share: the first part, then unclaimed ones; returns when all parts are done.
 
-    With the same part in every kernel, a thread finds in its cache what it has computed before.
+    The same thread takes the same part in every kernel, so that it finds its earlier results in its cache.
     """
-    _work_at(record, 0)
-    while read(record + 8 * _DONE) < word(record, _PARTS):
-        let_others_run()
+    _run_parts(record, 0)
+    while atomic_load(record + 8 * _DONE) < word(record, _PARTS):
+        yield_core()
     _leave(record)
 
 
 @compiled
-def _help(record):
-    """Works at what nobody has begun; gives where it is kept how long to wait afterwards, or 0 if there was nothing."""
-    part = count(record + 8 * _NEXT, 1)
-    place = word(record, _PLACE) if part < word(record, _PARTS) else 0
-    _work_at(record, part)
+def _take_parts(record):
+    """Runs unclaimed parts; returns the address of the wait limit of the call site, or 0 if no part was left."""
+    part = atomic_add(record + 8 * _NEXT, 1)
+    site = word(record, _WAIT_LIMIT) if part < word(record, _PARTS) else 0
+    _run_parts(record, part)
     _leave(record)
-    return place
+    return site
 
 
 @compiled
-def help_out(record):
-    """What a thread of XLA's pool does. If it comes too late it goes again: XLA may have something for it."""
-    place = _help(record)
-    bench = symbol_address(_BENCH)
-    for i in range(word(bench, _SEATS)):
-        seat = bench + 8 * (_FIRST + i)
-        if place != 0 and replace(seat, _NOBODY, _HELPER):
-            _wait_for_work(seat, place)
+def run_task(record):
+    """Runs in a thread of XLA's pool; a thread that finds no part left returns to XLA at once."""
+    site = _take_parts(record)
+    table = symbol_address(_SLOTS)
+    for i in range(word(table, _SLOT_COUNT)):
+        slot = table + 8 * (_FIRST_SLOT + i)
+        if site != 0 and compare_and_swap(slot, _EMPTY, _WAITING):
+            _wait_for_work(slot, site)
             return
 
 
 @compiled
-def _call_helpers(record, wanted):
-    """Gives the record to helpers who wait on the bench; how many there were."""
-    bench = symbol_address(_BENCH)
-    called = 0
-    for i in range(word(bench, _SEATS)):
-        seat = bench + 8 * (_FIRST + i)
-        if called < wanted and read(seat) == _HELPER and replace(seat, _HELPER, record):
-            called += 1
-    return called
+def _assign(record, wanted):
+    """Assigns the record to waiting threads; returns how many there were."""
+    table = symbol_address(_SLOTS)
+    assigned = 0
+    for i in range(word(table, _SLOT_COUNT)):
+        slot = table + 8 * (_FIRST_SLOT + i)
+        if assigned < wanted and atomic_load(slot) == _WAITING and compare_and_swap(slot, _WAITING, record):
+            assigned += 1
+    return assigned
 
 
 @compiled
-def _wait_for_work(seat, place):
-    """Sits there, and works at what is put there, until nothing has come for a while or the core is wanted."""
+def _wait_for_work(slot, site):
+    """Runs what is assigned to the slot, until nothing comes within the limit or the core is needed."""
     clock = allocate(16)
-    patience = words(place, 1)
+    limit = words(site, 1)
     came = now = read_clock(clock)
     while True:
-        record = read(seat)
-        if record != _HELPER:
-            patience[0] = _MOST
-            place = _help(record)
-            patience = words(place, 1) if place != 0 else patience
-            count(seat, _HELPER - record)
+        record = atomic_load(slot)
+        if record != _WAITING:
+            limit[0] = _LONGEST_WAIT
+            site = _take_parts(record)
+            limit = words(site, 1) if site != 0 else limit
+            atomic_add(slot, _WAITING - record)
             came = now = read_clock(clock)
         before = now
-        let_others_run()
+        yield_core()
         now = read_clock(clock)
-        is_late = now - came > patience[0]
-        if (is_late or now - before > _TAKEN) and replace(seat, _HELPER, _NOBODY):
+        is_late = now - came > limit[0]
+        if (is_late or now - before > _PREEMPTED) and compare_and_swap(slot, _WAITING, _EMPTY):
             break
     if is_late:
-        patience[0] = max(patience[0] // 2, _LEAST)
+        limit[0] = max(limit[0] // 2, _SHORTEST_WAIT)
     release(clock)
 
 
-# One thread of the pool is always left to XLA.
-shared_words(_BENCH, [min(64, max(1, (os.cpu_count() or 1) - 1)), *[_NOBODY] * 64])
-shared_words(_PATIENCE, [_MOST] * _PLACES)
+# At least one thread of the pool is left to XLA.
+shared_words(_SLOTS, [min(64, max(1, (os.cpu_count() or 1) - 1)), *[_EMPTY] * 64])
+shared_words(_WAIT_LIMITS, [_LONGEST_WAIT] * _CALL_SITES)
