@@ -130,7 +130,7 @@ REFUSED = {
     "cannot give shape": lambda x: layers.expand_as(x, layers.reshape(x, [3, 2])),
     "slice: starts .* must have one number per axis": lambda x: layers.slice(x, [0, 1], [0], [1, 1]),
     "nothing of a dim of 2": lambda x: layers.slice(x, [0], [1], [1]),
-    "a stride of 0 goes nowhere": lambda x: layers.strided_slice(x, [0], [0], [2], [0]),
+    "a stride must not be 0": lambda x: layers.strided_slice(x, [0], [0], [2], [0]),
     "does not fit into shape": lambda x: layers.crop(x, [2, 2], [0, 2]),
     "crop_tensor: offsets .* must not be negative": lambda x: layers.crop_tensor(x, [1, 1], [-1, 0]),
     "crop_tensor: the dims of shape .* must be positive or -1": lambda x: layers.crop_tensor(x, [0, 1]),

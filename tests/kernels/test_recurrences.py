@@ -162,7 +162,7 @@ def no_kernels(monkeypatch):
 def test_without_kernels_there_is_a_warning_and_the_same_result(no_kernels):
     inputs = lstm_inputs([3, 2], 4, 0, True, initial=False)
     expected = with_gradients(registry.lookup("lstm").rule, inputs, False)
-    with pytest.warns(UserWarning, match="lstm will run more slowly"):
+    with pytest.warns(UserWarning, match="lstm runs more slowly"):
         got = with_gradients(registry.lookup("lstm").rule, inputs, True)
     jax.tree.map(np.testing.assert_array_equal, got, expected)
 

@@ -1,7 +1,7 @@
 """How XLA calls kernels.
 
-A kernel is a C function ``work(frame, part, parts)`` that numba compiles; `frame` says what it can read. No two parts may
-write the same elements, and results must not depend on the number of parts.
+A kernel is a C function ``work(frame, part, parts)`` that numba compiles; `frame` says what it can read. No two parts
+may write the same elements, and results must not depend on the number of parts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The loop that gives operators their meaning: name -> value, one rule after the other.
+"""The interpreter: runs the rules of operators, one after the other, on an environment of name -> value.
 
-It runs on tracers inside jax.jit and on arrays outside; it does not know which.
+Values are tracers inside jax.jit and arrays outside; the interpreter does not distinguish them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Operators in order, with what the lowering found out about them."""
+    """Operators in order, with what the lowering knows about them."""
 
     ops: tuple[Operator, ...]
     forward_of: dict[int, int]  # id(gradient operator) -> id(the forward operator whose pullback it uses)
@@ -98,7 +98,7 @@ class Schedule:
 def pair_gradients(ops: Sequence[Operator]) -> dict[int, int]:
     """Finds, for each derived gradient operator, the forward operator before it that made its inputs.
 
-    Several look alike where variables are overwritten in place: their gradients come in the opposite order.
+    Several are alike where variables are overwritten in place: their gradients follow in the opposite order.
     """
     made: dict[Any, list[int]] = {}
     seen: dict[Any, int] = {}
@@ -167,7 +167,7 @@ def _write(
 def groups_together(ops: Sequence[Operator]) -> list[list[Operator]]:
     """The operators in order, with those in one list that can be run by one call of ``together``.
 
-    They wait for each other as long as no operator between them has to do with what they read and write.
+    An operator joins a group as long as none in between touches what the group reads and writes.
     """
     groups: list[list[Operator]] = []
     waiting: list[Operator] = []
@@ -195,7 +195,7 @@ def _alike(op: Operator, other: Operator) -> bool:
 
 
 def _run_together(ops: Sequence[Operator], env: Environment) -> list[Operator]:
-    """Runs operators at once where there is a way; gives those that have been run."""
+    """Runs operators in one call where their op supports it; returns those that were run."""
     arguments = [_arguments(op, env) for op in ops]
     if any(map(has_ragged, arguments)):
         return []
@@ -221,7 +221,7 @@ def _evaluate(
     if context.padded and not definition.takes_padding(op.attrs, arguments):
         if not Placement(context.eager_loops).runs_on_host(op):
             raise PaddingError(op)
-        # Values are known here, so padding can be taken off and put on again.
+        # Values are known here, so padding can be removed and added again.
         outputs = _call(op, definition, without_padding(arguments), context, pullback, shared)
         return with_padding(arguments, outputs)
     arguments = with_padded_gradients(arguments, op)
@@ -266,13 +266,13 @@ class BlockRunner:
     context: Context
 
     def names(self, slot: str) -> list[str]:
-        """What the values in a slot of the operator are called inside its blocks."""
+        """The names of the values in a slot, as the operator's blocks know them."""
         names = self.op.input(slot) or self.op.output(slot)
         return [self.op.originals.get(name, name) for name in names]
 
     @property
     def on_host(self) -> bool:
-        """Whether values are there, and may decide what runs."""
+        """Whether values are concrete and may decide what runs."""
         return self.context.host is not None
 
     @property
@@ -284,7 +284,7 @@ class BlockRunner:
         """The variables after a run of ``block``; each ``iteration`` draws its own random numbers."""
         env = dict(env)
         key = None if self.context.key is None else fold_in(self.context.key, iteration)
-        # On the host, rules that run blocks have taken padding off.
+        # On the host, rules that run blocks have removed padding.
         padded = self.context.padded and not self.on_host
         context = replace(self.context, key=key, report=self._report, pullbacks={}, padded=padded, in_place=_never)
         run(Schedule.of_inner(block), env, context)
@@ -349,7 +349,7 @@ class BlockRunner:
         raise PaddingError(self.op, misfit=True).within(self.op) from ValueError(problem)
 
     def refuse_padding(self) -> None:
-        """Lets the program run without padding, if it has any: the operator gives out rows that may be padding."""
+        """Makes the program run without padding, if it has any: the operator returns rows that may be padding."""
         if self.context.padded and not self.on_host:
             raise PaddingError(self.op)
 

@@ -73,7 +73,7 @@ def _traced_position(i, array: Any) -> Any:
         return _position(i)
     position = i.reshape(())
     if isinstance(array, Stacked):
-        require(position < array.places, f"the array has room for {array.places} tensors only")
+        require(position < array.slots, f"the array has room for {array.slots} tensors only")
     return position
 
 

@@ -48,22 +48,22 @@ class Product:
 
 
 class Equations:
-    """A function of some values from outside the loop, and of others that are new in every turn.
+    """A function of some values from outside the loop, and of others that are new in every iteration.
 
     products: those of its equations that the loop may treat on its own.
     """
 
-    def __init__(self, function: Callable[..., list[Any]], outside: Sequence[Any], turn: Sequence[Any], rows: int):
-        """Traces ``function(outside, turn)``; products with ``rows`` rows are told from other equations."""
-        closed = jax.make_jaxpr(function)(list(outside), list(turn))
+    def __init__(self, function: Callable[..., list[Any]], outside: Sequence[Any], changing: Sequence[Any], rows: int):
+        """Traces ``function(outside, changing)`` and finds the products with ``rows`` rows."""
+        closed = jax.make_jaxpr(function)(list(outside), list(changing))
         self._count = 0
         self._equations: list[_Equation] = []
         self._shapes: dict[int, Any] = {}
         given: list[Atom] = [self._fresh(variable.aval) for variable in closed.jaxpr.invars]
         self._results = self._inline(closed.jaxpr, closed.consts, given)
-        self._outside, self._turn = given[: len(outside)], given[len(outside) :]
+        self._outside, self._changing = given[: len(outside)], given[len(outside) :]
 
-        changing = {atom for atom in self._turn if isinstance(atom, int)}
+        changing = {atom for atom in self._changing if isinstance(atom, int)}
         for equation in self._equations:
             if changing.intersection(a for a in equation.inputs if isinstance(a, int)):
                 changing.update(equation.outputs)
@@ -81,7 +81,7 @@ class Equations:
         self.only_in_products = [atom not in others for atom in self._border]
 
     def before(self, outside: Sequence[Any]) -> list[Any]:
-        """What the turns need of the outside, computed once."""
+        """What iterations need of the outside, computed once."""
         values: dict[Atom, Any] = dict(zip(self._outside, outside, strict=True))
         for equation in self._once:
             values.update(
@@ -89,9 +89,11 @@ class Equations:
             )
         return [values[atom] for atom in self._border]
 
-    def turn(self, border: Sequence[Any], turn: Sequence[Any], product: Callable[..., Any] | None = None) -> list[Any]:
+    def run(
+        self, border: Sequence[Any], changing: Sequence[Any], product: Callable[..., Any] | None = None
+    ) -> list[Any]:
         """The function's results. ``product(i, rows, weight)`` gives those of product number i; None computes them."""
-        values: dict[Atom, Any] = dict(zip((*self._border, *self._turn), (*border, *turn), strict=True))
+        values: dict[Atom, Any] = dict(zip((*self._border, *self._changing), (*border, *changing), strict=True))
         for equation in self._always:
             inputs = [_read(atom, values) for atom in equation.inputs]
             number = self._is_product.get(id(equation))

@@ -39,20 +39,20 @@ def recurrent(inputs, initial_states, parameters, *, run_block, sub_block, ex_st
         return plain(value)
 
     def step(carried, now):
-        turn, rows = now
+        iteration, rows = now
         env = {**outer, **dict(zip(ex_states, carried, strict=True)), **dict(zip(step_inputs, rows, strict=True))}
-        env = run_block(sub_block, env, turn)
+        env = run_block(sub_block, env, iteration)
         after = [rows_of(env[name]).astype(before.dtype) for name, before in zip(states, carried, strict=True)]
         return after, [rows_of(env[name]) for name in step_outputs]
 
-    turns = jnp.arange(inputs[0].shape[0], dtype=jnp.int32)
+    iterations = jnp.arange(inputs[0].shape[0], dtype=jnp.int32)
     _, outputs = lax.scan(
-        step, [plain(x) for x in initial_states], (turns, [plain(x) for x in inputs]), reverse=reverse
+        step, [plain(x) for x in initial_states], (iterations, [plain(x) for x in inputs]), reverse=reverse
     )
     return outputs, None
 
 
 @op("rnn_memory_helper", inputs="X", outputs="Out", row_wise=True)
 def rnn_memory_helper(x, *, dtype=5):
-    """x, under the name by which the recurrence knows it."""
+    """x, under the name that the recurrence uses."""
     return x

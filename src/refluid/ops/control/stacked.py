@@ -1,4 +1,4 @@
-"""Arrays of tensors in compiled loops: a place for each turn there may be, all with room for the largest tensor."""
+"""Arrays of tensors in compiled loops: a slot for each possible iteration, with room for the largest tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refluid.ops.sequence.nested import item_room, visible_offsets, with_room, w
 
 
 class MisfitError(ValueError):
-    """Tensors of one array are too different to share places."""
+    """Tensors of one array are too different to share slots."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["values", "count"], meta_fields=[])
@@ -35,23 +35,23 @@ class Stacked:
         return self.values.shape
 
     @property
-    def places(self) -> int:
-        """How many tensors there is room for."""
+    def slots(self) -> int:
+        """The number of slots."""
         return jax.tree.leaves(self.values)[0].shape[0]
 
     @classmethod
-    def of_list(cls, tensors: list[Any], like: Any, places: int) -> Stacked:
-        """Tensors with room for as many as ``places``, each like ``like``."""
+    def of_list(cls, tensors: list[Any], like: Any, slots: int) -> Stacked:
+        """Tensors in ``slots`` slots, each like ``like``."""
         fitting = [fit(each, like) for each in tensors]
-        fitting += [jax.tree.map(jnp.zeros_like, fitting[0])] * (places - len(tensors))
+        fitting += [jax.tree.map(jnp.zeros_like, fitting[0])] * (slots - len(tensors))
         return cls(jax.tree.map(lambda *parts: jnp.stack(parts), *fitting), jnp.asarray(len(tensors), jnp.int64))
 
     def at(self, place: Any) -> Any:
-        """The tensor at a place; one that is not there is refused by who knows how many there are."""
+        """The tensor at a position; the caller checks that there is one."""
         return jax.tree.map(lambda part: lax.dynamic_index_in_dim(part, place, 0, keepdims=False), self.values)
 
     def with_tensor(self, tensor: Any, place: Any) -> Stacked:
-        """The array with a tensor at a place."""
+        """The array with a tensor at a position."""
         fitting = fit(tensor, self.at(0))
         values = jax.tree.map(
             lambda part, new: lax.dynamic_update_index_in_dim(part, new, place, 0), self.values, fitting
@@ -59,12 +59,12 @@ class Stacked:
         return Stacked(values, jnp.maximum(self.count, jnp.asarray(place + 1, self.count.dtype)))
 
     def to_list(self) -> list[Any]:
-        """The tensors one by one, where it is known how many there are."""
+        """The tensors as a list; the count must be known."""
         return [without_padding(self.at(place)) for place in range(int(self.count))]
 
 
 class Record:
-    """What the tensors of an array have in common, as far as it is known: see `Outline`."""
+    """The common shape of the tensors of an array, as far as it is known; see `Outline`."""
 
     def __init__(self, like: Any):
         self.like = like
@@ -73,7 +73,7 @@ class Record:
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["record"])
 @dataclass(frozen=True)
 class Outline:
-    """Stands for an array while its loop is looked at: every tensor that is written widens what it records."""
+    """Stands for an array while its loop is traced: every tensor that is written widens the record."""
 
     record: Record
 

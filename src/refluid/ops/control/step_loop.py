@@ -1,7 +1,7 @@
 """A recurrence over rows in batch order, given as a function of one step; compiled, and differentiated, as a loop.
 
 Unlike `recurrence`, which knows what its cells do, this takes any function. The loop runs for as many steps as the
-batch asks for. Backward, every step is computed again from the states before it, but takes products with weights as
+batch has. Backward, every step is computed again from the states before it, but takes products with weights as
 they were saved, and leaves the gradients of the weights to one large product after the loop.
 """
 
@@ -48,11 +48,11 @@ def step_loop(
 
     Returns:
       For each state, its rows before the first step, followed by its rows of all steps in batch order; and the rows
-      to keep of all steps in batch order. What follows the rows of the last step is of no meaning.
+      to keep of all steps in batch order. What follows the rows of the last step is undefined.
     """
     leaves, tree = jax.tree.flatten(outside)
 
-    def turn(leaves, changing):
+    def iteration(leaves, changing):
         time, running, *rows = changing
         now, states = rows[: len(given)], rows[len(given) :]
         after, kept = step(time, jax.tree.unflatten(tree, leaves), now, states)
@@ -63,9 +63,9 @@ def step_loop(
     now = [jax.ShapeDtypeStruct((frame.width, *x.shape[1:]), x.dtype) for x in given]
     running = jax.ShapeDtypeStruct((frame.width,), bool)
     changing = [jnp.zeros((), jnp.int32), running, *now, *initial]
-    with kernels.allowed(False):  # products by kernels cannot be told from other operations
-        equations = Equations(turn, leaves, changing, frame.width)
-        kept = jax.eval_shape(turn, leaves, changing)[len(initial) :]
+    with kernels.allowed(False):  # products by kernels cannot be recognized among equations
+        equations = Equations(iteration, leaves, changing, frame.width)
+        kept = jax.eval_shape(iteration, leaves, changing)[len(initial) :]
     loop = _Loop(equations, frame.width, frame.room, tuple((x.shape, x.dtype) for x in kept))
     return _run(loop, frame.starts, frame.count, equations.before(leaves), list(given), list(initial))
 
@@ -110,7 +110,7 @@ def _forward_loop(loop: _Loop, starts, count, outside, given, initial, *, save: 
             return made[number]
 
         changing = [time, loop.running(starts, time), *slices(given, start, loop.width), *states]
-        results = loop.equations.turn(outside, changing, product)
+        results = loop.equations.run(outside, changing, product)
         states, now = results[: len(states)], results[len(states) :]
         histories, kept = written(histories, states, start + loop.width), written(kept, now, start)
         products = written(products, [made[number] for number in range(len(products))], start)
@@ -151,7 +151,7 @@ def _backward(loop: _Loop, residuals, gradients):
 
             changing = [*_filled(now, is_given, some_now), *_filled(states, is_state, some_states)]
             values = _filled(outside, is_shared, some_outside)
-            results = loop.equations.turn(values, [time, running, *changing], product)
+            results = loop.equations.run(values, [time, running, *changing], product)
             return _only(results, [*is_state, *is_kept])
 
         arguments = _only(outside, is_shared), _only(now, is_given), _only(states, is_state), known
@@ -163,7 +163,7 @@ def _backward(loop: _Loop, residuals, gradients):
         # The slice of a step reaches into the next one, whose gradients are there already.
         d_now = [old + _where(running, new, 0) for old, new in zip(slices(d_given, start, width), d_now, strict=True)]
         d_shared = [old + new for old, new in zip(d_shared, d_shared_now, strict=True)]
-        # Last step first, so that the rows of each one come over what the one before it has left behind its own.
+        # Last step first, so that the rows of each one overwrite what the previous one wrote behind its own.
         place = starts[-1] - after
         factors = written(factors, [used[number] for number in range(len(factors))], place)
         d_products = written(d_products, [_where(running, d, 0) for d in d_known], place)

@@ -112,7 +112,7 @@ class Steps:
 
 
 def running(starts: Any, step: Any) -> Any:
-    """How many items the step has, if ``starts`` tells where those of each step begin; none after the last step."""
+    """How many items the step has, given where those of each step begin; 0 after the last step."""
     starts = jnp.append(starts, starts[-1])
     step = jnp.clip(step, 0, starts.shape[0] - 2)
     return starts[step + 1] - starts[step]

@@ -2,7 +2,7 @@
 
 One function is an op's whole definition. Positional parameters are its input slots, in order; keyword-only
 parameters are its attributes with Fluid's defaults; the returned values are its output slots, in order.
-Shapes, dtypes and gradients are derived from that function elsewhere (`infer`, `grad`).
+Shapes, dtypes and gradients are derived from that function elsewhere (`infer`, `gradients`).
 
 Slots are written as Fluid spells them, with ``*`` for a repeated slot (the rule sees a list) and ``?`` for an
 optional one (the rule sees None when it is not connected)::
@@ -21,7 +21,7 @@ from typing import Any, Literal
 from refluid.errors import UnknownOpError
 
 GRAD_SUFFIX = "@GRAD"
-EMPTY = "@EMPTY@"  # the name that a result nobody wants is written to
+EMPTY = "@EMPTY@"  # the name of an output that is not wanted
 BOUNDARY = frozenset({"feed", "fetch"})  # ops that move values between a program and its caller; they have no rule
 
 # Keyword-only parameters the lowering fills in by itself; they are not attributes of the op.
@@ -186,10 +186,10 @@ def op(
         the host.
       lod: what happens to sequences. "share": the rule sees their rows as plain arrays, and outputs with as many rows
         get the first input's offsets. None: likewise, but outputs are no sequences. "aware": the rule takes and gives
-        `Ragged` values, and minds their padding.
+        `Ragged` values, and handles their padding.
       row_wise: whether each output row depends on the same input row only, so that padding rows do no harm; or a
-        function of the attributes and the arguments that tells (see `rows`). Rules with lod="aware" take padding as it
-        comes, unless they have such a function.
+        function of the attributes and the arguments (see `row_wise`). Rules with lod="aware" handle padding, unless
+        they have such a function.
       sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
       together: a faster way for operators that have the same attributes and do not depend on each other. Called with a
         list of the positional arguments of each, and the attributes; returns for each what the rule would, or None
@@ -197,7 +197,7 @@ def op(
       slices: what the op does on a slice of the rows of a parameter. "rows": what it does to them in the whole; "sum":
         it gives a part of the sum; "norm": it needs a norm of the whole, for which the transpiler adds up parts;
         "fill": it fills a variable of any shape alike.
-      moves_values: the outputs hold values of the inputs and no others, or a function of the attributes that tells.
+      moves_values: the outputs hold values of the inputs and no others; may be a function of the attributes.
       overwrites: "Slot:Out" for an op that changes the variables in ``Out`` in place, which real Fluid does not list
         among its inputs: the slot through which ours reads them.
       loops: the rule multiplies matrices in every iteration of a loop.

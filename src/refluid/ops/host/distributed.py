@@ -16,7 +16,7 @@ from refluid.ops.core.registry import OpDef, Slot, add, op
 
 
 def _described_already(inputs: Described, attrs: dict[str, Any]) -> Described:
-    """Whoever appends these ops has described the variables they write."""
+    """The code that appends these ops describes the variables they write."""
     return {}
 
 

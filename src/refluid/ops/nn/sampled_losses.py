@@ -47,7 +47,7 @@ def nce(
     is_sparse=False,
     key,
 ):
-    """Tells the true classes from sampled ones by logistic regression.
+    """Separates the true classes from sampled ones by logistic regression.
 
     With p = sigmoid(x . w + b) and q = samples * P(class), a true class costs -log(p / (p + q)) and a sampled one
     -log(q / (p + q)). SampleLogits holds p.
@@ -127,7 +127,7 @@ def _log_uniform_probability(classes, count):
 
 
 def _draw_from_alias_table(key, shape, alias, alias_probabilities):
-    """Picks a place evenly, then stays there or goes to its alias."""
+    """Draws a class uniformly, then keeps it or takes its alias."""
     places = noise.integers(key, shape, jnp.int32, 0, alias.size)
     stays = noise.uniform(noise.fold_in(key, 1), shape, jnp.float32) < alias_probabilities.reshape(-1)[places]
     other = alias.reshape(-1)[places]
@@ -184,7 +184,7 @@ def hierarchical_sigmoid_grad(x, w, label, table, code, bias, costs, out_grad, *
 
 
 def _path(label: Any, table: Any, code: Any, classes: int, height: int) -> tuple[Any, Any]:
-    """Inner nodes and turns on the way to each label; a step that does not exist has node ``height`` and turn 0.
+    """Inner nodes and branches on the path to each label; a step that does not exist has node ``height`` and branch 0.
 
     Without a table the tree is a complete one: the leaf of class c is number c + classes, its parent half of that.
     """

@@ -72,7 +72,7 @@ def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=
     row_wise=not_along_rows("axis", slot="Softmax"),
 )
 def softmax_with_cross_entropy_grad(label, probabilities, loss_grad, *, soft_label=False, ignore_index=-100, axis=-1):
-    """(softmax - label) * dloss. No gradient comes in through Softmax, in Fluid neither.
+    """(softmax - label) * dloss. As in Fluid, no gradient flows through Softmax.
 
     Ignored rows get zeros, as on Fluid's GPUs; its CPU kernel forgets ``ignore_index`` in the gradient.
     """

@@ -61,7 +61,7 @@ def shrink(proposed, rate, l1: float, l2: float):
 def dpsgd(param, grad, learning_rate, *, clip=10.0, batch_size=16.0, sigma=1.0, seed=0, key):
     """SGD on the gradient cut to length ``clip``, with Gaussian noise of deviation sigma / batch_size.
 
-    Real Fluid draws one number and adds it to every element. Differential privacy asks for independent noise, so here
+    Real Fluid draws one number and adds it to every element. Differential privacy requires independent noise, so here
     every element has its own.
     """
     grad = dense_gradient(grad)

@@ -39,7 +39,7 @@ def _infer_selected(inputs: Described, attrs: dict[str, Any]) -> Described:
 def beam_search(pre_ids, pre_scores, ids, scores, *, level=0, beam_size, end_id, is_accumulated=True):
     """For each source the ``beam_size`` best continuations of its sentences, with the sentences they continue.
 
-    A sentence that has ended goes on as itself, with its score. A source all of whose chosen sentences had ended before
+    A finished sentence stays as it is, with its score. A source all of whose chosen sentences had ended before
     is left out.
     """
     scores = require_sequences(scores, "scores")
@@ -82,7 +82,7 @@ def _row_offsets(x: Ragged, level: int) -> Any:
 def _best(values: Any, allowed: Any, sources: Any, count: int) -> tuple[Any, Any, Any]:
     """Rows and columns of the ``count`` largest values of each source, largest first, and whether there are as many.
 
-    Among equals, later rows come first, and within a row earlier columns. Fluid goes through the candidates in order
+    Among equals, later rows come first, and within a row earlier columns. Fluid scans the candidates in order
     and lets one that equals the last of a full list take its place: so the last of those that are chosen is another one
     if, after all the better ones, there came more that are equal to it.
     """
@@ -150,7 +150,7 @@ def _step(ids: Any, scores: Any) -> tuple[np.ndarray, ...]:
 def _sentences(steps: list[tuple[np.ndarray, ...]], source: int, end_id: int) -> list[tuple[list, list]]:
     """Words and scores of the sentences of one source, last word first.
 
-    They begin in the last step in which the source has any, and each word tells which sentence of the step before it
+    They begin in the last step in which the source has any, and each word says which sentence of the step before it
     continues. A sentence that has ended repeats its last word: one of them is kept.
     """
     found: list[tuple[list, list]] = []

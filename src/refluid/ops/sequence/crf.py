@@ -100,7 +100,7 @@ def crf_decoding(emission, transition, label=None, length=None):
         before = jnp.take_along_axis(came_from, tag[:, None], axis=1)[:, 0]
         return jnp.where(running, before, tag), tag
 
-    # ``running`` tells whether the later of two steps is inside; before it is, the last tag waits.
+    # ``running``: whether the later of two steps is inside; until it is, the last tag is kept.
     first, tags = lax.scan(backward, last, (came_from, inside.T[1:]), reverse=True)
     path = jnp.concatenate([first[None], tags]).T.astype(jnp.int64)
     if label is not None:

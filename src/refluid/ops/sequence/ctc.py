@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss of labels that come in order, but at unknown steps."""
+"""Connectionist temporal classification: the loss of labels in order, at unknown steps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def warpctc(logits, label, logits_length=None, label_length=None, *, blank=0, no
 def _ctc_loss(logits, steps, labels, sizes, blank):
     """A loss for each sequence; ``labels`` are ``blank`` after their end."""
     count, width = labels.shape
-    # A path goes through blank, label, blank, label, ..., blank.
+    # A path is blank, label, blank, label, ..., blank.
     path = jnp.full((count, 2 * width + 1), blank, labels.dtype).at[:, 1::2].set(labels)
     repeats = jnp.concatenate([jnp.zeros((count, 2), bool), path[:, 2:] == path[:, :-2]], axis=1)
     may_skip = (path != blank) & ~repeats

@@ -40,7 +40,7 @@ def sequence_expand(x, y, *, ref_level=-1):
     if x.levels > 1:
         raise ValueError(f"X may have one LoD level, not {x.levels}")
     _require_alike(count_of(x), count_of(y, ref_level if ref_level < 0 else y.hidden + ref_level))
-    # How many sequences come out is known to y only, so a hidden level counts them.
+    # Only y knows how many sequences result, so a hidden level counts them.
     lengths = jnp.where(real, x.lengths[owner], 0)
     bound = max(x.longest, 1) * items
     rows, offsets = pick_pieces(x.data, x.offsets[-1][owner], lengths, bound)

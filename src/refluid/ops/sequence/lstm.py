@@ -2,7 +2,7 @@
 
 The rows of lstm and lstmp hold candidate, input gate, forget gate and output gate, in that order; those of lstm_unit
 input gate, forget gate, output gate and candidate. Peephole weights follow the four biases in Bias: input, forget,
-output. As in real Fluid no gradient comes in through the output Cell of lstm and lstmp, only through the hidden state.
+output. As in real Fluid no gradient flows through the output Cell of lstm and lstmp, only through the hidden state.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def lstmp(
         gate=ACTIVATIONS[gate_activation],
         act=ACTIVATIONS[cell_activation],
         candidate=ACTIVATIONS[candidate_activation],
-        # Real Fluid asks proj_activation only whether there is one, and then applies that of the cell.
+        # Real Fluid only checks whether there is a proj_activation, and then applies that of the cell.
         project=ACTIVATIONS["identity" if proj_activation == "identity" else cell_activation],
         cell_clip=cell_clip or 0.0,
         proj_clip=proj_clip or 0.0,

@@ -39,7 +39,7 @@ def _sums(x):
     return jax.ops.segment_sum(x.data, x.owners(), x.sequences, indices_are_sorted=True, mode="drop")
 
 
-_AT_ONCE = 8  # how many steps a turn of the loop in `_largest` looks at
+_AT_ONCE = 8  # how many steps an iteration of the loop in `_largest` covers
 
 
 @jax.custom_vjp
@@ -75,7 +75,7 @@ def _largest_forward(data, offsets):
 
 
 def _largest_backward(residuals, gradients):
-    """Each row asks whether it is the one: ten times faster on CPU than scattering to where it is."""
+    """Compares every row with the selected one: ten times faster on CPU than a scatter."""
     x, index = residuals
     owners = x.owners()
     mine = jnp.minimum(owners, max(x.sequences - 1, 0))

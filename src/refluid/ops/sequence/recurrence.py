@@ -3,7 +3,7 @@
 Rows are taken in *batch order*, Fluid's own: by time step and, within a step, longest sequence first. So the sequences
 still running at a step are the first ones, and the rows of a step lie together. A compiled loop needs fixed sizes; the
 loop is therefore cut into a few stages of decreasing width, each running for as many steps as the lengths of the batch
-ask for. A stage that is wider than what still runs computes rows that nobody reads.
+need. A stage that is wider than what still runs computes rows that are never read.
 
 A cell is written once, as ``step(dot, shared, state) -> state``, with every matrix product done by ``dot(i, rows)``,
 which gives ``inputs[i] + rows @ weights[i]``. The backward loop differentiates that function, but takes the products as
@@ -170,7 +170,7 @@ def _run(step, order, inputs, weights, shared, initial, *, save):
     lanes = initial[0].shape[0]
     initial = tuple(x[order.lanes] for x in initial)
     states = tuple(jnp.concatenate([x, jnp.zeros((room, *x.shape[1:]), x.dtype)]) for x in initial)
-    # Not the buffers of the inputs: a loop that reads and writes one of them copies it in every turn.
+    # Not the buffers of the inputs: a loop that reads and writes one of them copies it in every iteration.
     products = tuple(jnp.zeros((room, w.shape[1]), w.dtype) for w in weights) if save else ()
     time = jnp.zeros((), order.starts.dtype)
     state = initial
@@ -247,7 +247,7 @@ def _backward(step, residuals, gradients):
         _, d_state, d_products, factors, d_shared = lax.while_loop(
             lambda carry, first=first: carry[0] >= first, body, (last, d_state, d_products, factors, d_shared)
         )
-    # Rows that are nobody's have gradients of zero, so the products need no mask.
+    # Rows of no sequence have zero gradients, so the products need no mask.
     d_weights = tuple(weight_gradient(rows, d) for rows, d in zip(factors, d_products, strict=True))
     d_inputs = tuple(
         jnp.where(order.real[:, None], _take(d, order.reverse), 0) if has else None

@@ -1,4 +1,4 @@
-"""Ops that cut sequences otherwise, turn them round, leave rows out, or put them into rows of one length and back."""
+"""Ops that split sequences differently, reverse them, remove rows, or pad them to one length and back."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from refluid.ops.core.values import SelectedRows
 
 
 def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
-    """``x`` and ``y`` with dims of size 1 put in, so that they broadcast the way ``axis`` asks for."""
+    """``x`` and ``y`` with dims of size 1 put in, so that they broadcast as ``axis`` says."""
     if x.dtype != y.dtype:
         raise TypeError(f"X is {x.dtype} and Y is {y.dtype}: cast one of them")
     rank = max(x.ndim, y.ndim)

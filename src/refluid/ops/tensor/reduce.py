@@ -200,7 +200,7 @@ def _root(x, order: float):
 
 
 def _runs_away_from_padding(attrs: dict[str, Any], arguments: Arguments) -> bool:
-    """Padding comes after the real rows, so sums that run forwards do not meet it."""
+    """Padding follows the real rows, so forward sums do not include it."""
     return not attrs.get("reverse") or attrs.get("axis", -1) % arguments["X"][0].ndim > 0
 
 

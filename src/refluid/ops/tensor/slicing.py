@@ -1,4 +1,4 @@
-"""Ops that cut a box out of a tensor (slice, strided_slice, crop) or turn it (reverse, flip, roll)."""
+"""Ops that cut a box out of a tensor (slice, strided_slice, crop) or reorder it (reverse, flip, roll)."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def slice_(x, starts_tensor, ends_tensor, starts_tensors, ends_tensors, *, axes,
 def _span(start: int, end: int, stride: int, size: int) -> tuple[int, int]:
     """The lowest place and the number of places of a strided range; an end of -1 is open when counting down.
 
-    Fluid steps up from the lowest place even where the stride is negative, and turns the result round.
+    Fluid steps up from the lowest place even where the stride is negative, and reverses the result.
     """
     if stride == 0:
-        raise ValueError("a stride of 0 goes nowhere")
+        raise ValueError("a stride must not be 0")
     start = start + size if start < 0 else start
     if end < 0 and not (end == -1 and stride < 0):
         end += size
@@ -143,7 +143,7 @@ def strided_slice(
 
 
 def _corners(dims: Sequence[int], shape: Sequence[int], offsets: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Where a box begins and ends in a tensor; a size of -1 goes on to the end."""
+    """Where a box begins and ends in a tensor; a size of -1 extends to the end."""
     offsets = list(offsets) or [0] * len(dims)
     if len(shape) != len(dims) or len(offsets) != len(dims):
         raise ValueError(f"shape {list(shape)} and offsets {offsets} need a number for each dim of {list(dims)}")
@@ -190,7 +190,7 @@ def _infer_crop_tensor(inputs: Described, attrs: dict[str, Any]) -> Described:
     lod=None,
 )
 def crop_tensor(x, shape_tensor, offsets_tensor, shape_tensors, offsets_tensors, *, shape=(), offsets=()):
-    """The part of x that starts at ``offsets`` and has the given shape; -1 goes on to x's end."""
+    """The part of x that starts at ``offsets`` and has the given shape; -1 extends to x's end."""
     shape = integers(shape, shape_tensor, shape_tensors)
     return lax.slice(x, *_corners(x.shape, shape, integers(offsets, offsets_tensor, offsets_tensors)))
 
@@ -209,7 +209,7 @@ def flip(x, *, dims):
 
 @op("roll", inputs="X", outputs="Out", row_wise=not_along_rows("dims"))
 def roll(x, *, shifts, dims=()):
-    """x shifted along ``dims``; what leaves at one end comes in at the other."""
+    """x shifted along ``dims``; what leaves at one end enters at the other."""
     if len(shifts) != len(dims):
         raise ValueError(f"shifts {list(shifts)} need one dim each, not {list(dims)}")
     return jnp.roll(x, shifts, dims)
