@@ -50,7 +50,15 @@ class Membership:
         self._heart = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
 
     def join_all(self) -> None:
-        """Joins every server, waiting for those that are not up yet; then starts to send heartbeats."""
+        """Joins every server, waiting for those that are not up yet; heartbeats keep the id where it has joined."""
+        self._heart.start()
+        try:
+            self._join_missing()
+        except BaseException:
+            self._stopped.set()
+            raise
+
+    def _join_missing(self) -> None:
         began = reminded = time.monotonic()
         missing, pause, reason = list(self._job.endpoints), 0.05, ""
         while missing:
@@ -70,7 +78,6 @@ class Membership:
             if missing:
                 time.sleep(pause)
                 pause = min(pause * 1.5, 1.0)
-        self._heart.start()
 
     def why_unreachable(self, endpoint: str, error: grpc.RpcError) -> str:
         """Why a server cannot be reached yet.
@@ -126,8 +133,8 @@ class Membership:
     def _send_heartbeats(self) -> None:
         message = wire.encode(pb.CallerRequest(caller=self.caller))
         while not self._stopped.wait(_HEARTBEAT_INTERVAL):
-            for connection in self._connections.values():
+            for endpoint in list(self._incarnations):  # those it has joined
                 try:
-                    connection.call("Heartbeat", message, _HEARTBEAT_INTERVAL)
+                    self._connections[endpoint].call("Heartbeat", message, _HEARTBEAT_INTERVAL)
                 except grpc.RpcError:
                     continue  # the exchange that needs the server reports it

@@ -96,14 +96,13 @@ class _LastResort(logging.StreamHandler[TextIO]):
     def stream(self) -> TextIO:  # pyright: ignore[reportIncompatibleVariableOverride] - looked up for every record
         return sys.stderr
 
-    # A filter may also return a record since Python 3.12.
-    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def filter(self, record: logging.LogRecord) -> bool:
         logger: logging.Logger | None = logging.getLogger(record.name)
         while logger is not None:
             if any(handler is not self for handler in logger.handlers):
                 return False
             logger = logger.parent if logger.propagate else None
-        return super().filter(record)
+        return bool(super().filter(record))
 
 
 def _set_up(logger: logging.Logger) -> None:

@@ -11,10 +11,11 @@ import grpc
 import numpy as np
 import pytest
 
+from cluster.jobs import wait_until
 from refluid.errors import ServerError
 from refluid.ir.modes import Mode
 from refluid.runtime.launch.ports import HeldPorts
-from refluid.runtime.trainer import waiting
+from refluid.runtime.trainer import membership, waiting
 from refluid.runtime.trainer.exchange_plan import Job
 from refluid.runtime.trainer.packing import Message
 from refluid.runtime.trainer.session import Session
@@ -30,6 +31,7 @@ class Server:
     def __init__(self, endpoint, exchange=lambda number, context: None):
         self.endpoint, self.heard, self.sizes, self._exchange = endpoint, [], [], exchange
         handlers = {"Join": self._join, "Exchange": self._answer, "Leave": self._leave, "Heartbeat": self._beat}
+        self.heartbeats = 0
         self._grpc = listen(endpoint, handlers, threads=12)
         self._grpc.start()
 
@@ -47,6 +49,7 @@ class Server:
         return wire.encode(pb.Empty())
 
     def _beat(self, message, context):
+        self.heartbeats += 1
         return wire.encode(pb.Empty())
 
     def stop(self):
@@ -136,6 +139,21 @@ def test_a_server_that_hangs_is_named_while_a_trainer_waits_for_it(job, monkeypa
     line = next(line for line in caplog.text.splitlines() if "waiting for a server that does not reply" in line)
     assert f"server={servers[0].endpoint} step=0 seconds=" in line
     assert "resumed after" in caplog.text
+
+
+def test_a_trainer_that_waits_for_a_server_keeps_its_id_at_the_others(endpoints, monkeypatch):
+    monkeypatch.setattr(membership, "_HEARTBEAT_INTERVAL", 0.02)
+    made, first = [], Server(endpoints[0])
+    joining = threading.Thread(target=lambda: made.append(Session(Job(0, 1, tuple(endpoints), Mode.SYNC))))
+    joining.start()
+    wait_until(lambda: first.heartbeats)
+    assert not made, "the second server is missing"
+    second = Server(endpoints[1])
+    joining.join(30)
+    made[0].leave()
+    for server in (first, second):
+        server.stop()
+    assert second.heard[-1] == "Leave"
 
 
 def test_a_push_that_has_arrived_is_not_sent_again_while_its_update_is_pending(job, caplog):
