@@ -5,7 +5,12 @@ The compiler behind ``paddle.fluid``, usable without it: `refluid.to_jax` turns 
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from refluid.inference.predictor import load
+    from refluid.inference.stablehlo import export
+    from refluid.jax_function import to_jax
 
 __version__ = "0.1.0"
 __all__ = ["export", "load", "to_jax"]

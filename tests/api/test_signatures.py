@@ -82,7 +82,7 @@ def _signature(names, defaults, varargs, keywords) -> Signature:
 
 
 def find_gap(name: str, expected: Signature | None) -> tuple[str, str] | None:
-    """What is missing or different, as the shortest name that tells it, and a few words."""
+    """The shortest name that is missing or differs, and a description of the difference."""
     found, parts = importlib.import_module("paddle"), name.split(".")
     for depth, part in enumerate(parts[1:], 2):
         prefix = ".".join(parts[:depth])

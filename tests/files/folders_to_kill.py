@@ -1,8 +1,8 @@
-"""Writes folders and dies, at every point where it can; tells what each death left. Started by test_file_writing.py.
+"""Writes folders and kills itself at every fault point; prints what each kill left behind. Run by test_writing.py.
 
-python folders_to_kill.py FOLDER        a new folder, then the same again, with a file of somebody else in it
+python folders_to_kill.py FOLDER        a new folder, then the same again with an unrelated file in it
 python folders_to_kill.py FOLDER inner  the same with names that have folders of their own
-python folders_to_kill.py FOLDER deep   the same with somebody else's subfolder, which cannot be exchanged as a whole
+python folders_to_kill.py FOLDER deep   the same with an unrelated subfolder, so that it cannot be swapped as a whole
 """
 
 import os

@@ -70,7 +70,7 @@ def test_large_arrays_are_ready_for_jax_and_not_shared():
     assert got["twice"][0].ctypes.data % 64 == 0
     for found, expected in ((got["big endian"], array), (got["twice"][0], values["twice"][0])):
         np.testing.assert_array_equal(found, expected)
-        found[0] += 1  # nobody minds
+        found[0] += 1  # the array belongs to the caller
     raw = b"c" + b"numpy.core.multiarray\n_reconstruct\n"
     make = raw + b"cnumpy\nndarray\nK\x00\x85C\x01b\x87R(K\x01J\x00\x00\x02\x00\x85cnumpy\ndtype\n"
     make += b"X\x02\x00\x00\x00i1\x89\x88\x87R(K\x03X\x01\x00\x00\x00|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"

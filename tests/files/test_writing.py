@@ -96,7 +96,7 @@ def test_a_disk_that_is_full_only_when_synced_names_the_file(tmp_path, monkeypat
         stream.write(b"content")
 
 
-def test_errors_of_the_one_who_writes_stay_as_they_are(tmp_path):
+def test_errors_raised_by_the_caller_are_not_changed(tmp_path):
     with pytest.raises(ConnectionResetError) as error, atomic_write(tmp_path / "file"):
         raise ConnectionResetError(errno.ECONNRESET, "reset")
     assert error.value.filename is None
@@ -147,7 +147,7 @@ def test_other_files_of_a_folder_stay(tmp_path):
     assert names_in(tmp_path) == ["folder"]
 
 
-def test_what_somebody_writes_meanwhile_stays(tmp_path):
+def test_files_that_another_process_writes_meanwhile_stay(tmp_path):
     folder = tmp_path / "folder"
     write_together(folder, writers(a=b"1", notes=b"old"))
 
@@ -212,7 +212,7 @@ def in_threads(work, arguments):
 
 
 @pytest.mark.parametrize("before", ["absent", "files", "subfolder"])
-def test_several_may_write_to_one_folder(tmp_path, before):
+def test_several_threads_may_write_to_one_folder(tmp_path, before):
     folder = tmp_path / "folder"
     if before != "absent":
         write_together(folder, writers(z=b"z"))
@@ -225,7 +225,7 @@ def test_several_may_write_to_one_folder(tmp_path, before):
     assert not [name for name in names_in(folder) if name.endswith(PARTIAL)]
 
 
-def test_several_may_write_the_same_files(tmp_path):
+def test_several_threads_may_write_the_same_files(tmp_path):
     folder = tmp_path / "folder"
 
     def work(letter):
@@ -267,7 +267,7 @@ def test_processes_take_turns_too(tmp_path):
 
 
 @pytest.mark.parametrize("other", ["d", "a/d", "a/d/file"])
-def test_folders_of_others_stay(tmp_path, other):
+def test_unrelated_folders_stay(tmp_path, other):
     write_together(tmp_path, {"a/b": lambda stream: stream.write(b"1")})
     (tmp_path / other).parent.mkdir(exist_ok=True)
     (tmp_path / other).mkdir() if not other.endswith("file") else (tmp_path / other).write_bytes(b"")
