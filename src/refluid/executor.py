@@ -96,7 +96,7 @@ class Executor:
                 call = (self._uid, program._version, scope.uid, scope.epoch, *feed, *fetch_list, *arrays)  # pyright: ignore[reportOptionalIterable]
                 kept = program.lowered
                 step = None if kept is None else kept.by_call.get(call, _no_step)()
-                if step is not None and not profiling.active() and not flags.check_nan_inf:
+                if step is not None and profiling.recorder is None and not flags.check_nan_inf:
                     with jax.enable_x64(True):
                         return [copied(value) for value in step(values)]
         return self._run(program, feed, fetch_list, scope, return_numpy, call)

@@ -59,18 +59,13 @@ class _Span:
         self._events.append(Event(self._name, threading.get_ident(), self._start, time.perf_counter_ns()))
 
 
-_recorder: _Recorder | None = None
+recorder: _Recorder | None = None  # None unless events are being recorded
 _OFF = nullcontext()
-
-
-def active() -> bool:
-    """Whether events are being recorded."""
-    return _recorder is not None
 
 
 def record(name: str) -> AbstractContextManager[None]:
     """Times the block inside as one event."""
-    return _OFF if _recorder is None else _Span(_recorder.events, name)
+    return _OFF if recorder is None else _Span(recorder.events, name)
 
 
 def start(jax_trace_dir: str | None = None) -> None:
@@ -79,31 +74,31 @@ def start(jax_trace_dir: str | None = None) -> None:
     Args:
       jax_trace_dir: also let JAX's own profiler write its trace there.
     """
-    global _recorder
-    if _recorder is not None:
+    global recorder
+    if recorder is not None:
         return
     if jax_trace_dir is not None:
         import jax
 
         jax.profiler.start_trace(jax_trace_dir)
-    _recorder = _Recorder(jax_trace_dir)
+    recorder = _Recorder(jax_trace_dir)
 
 
 def reset() -> None:
     """Discards the events recorded so far."""
-    if _recorder is not None:
-        _recorder.events.clear()
-        _recorder.start = time.perf_counter_ns()
+    if recorder is not None:
+        recorder.events.clear()
+        recorder.start = time.perf_counter_ns()
 
 
 def stop() -> Recording | None:
     """Stops and returns the recording, or None if there is none."""
-    global _recorder
-    if _recorder is None:
+    global recorder
+    if recorder is None:
         return None
-    recorder, _recorder = _recorder, None
-    recording = Recording(recorder.events, recorder.start, time.perf_counter_ns())
-    if recorder.jax_trace_dir is not None:
+    stopped, recorder = recorder, None
+    recording = Recording(stopped.events, stopped.start, time.perf_counter_ns())
+    if stopped.jax_trace_dir is not None:
         import jax
 
         jax.profiler.stop_trace()

@@ -28,19 +28,19 @@ def test_only_large_arrays_at_odd_addresses_are_copied():
     stage = Staging()
     small, large = misaligned(np.ones((4, 4), "float32")), misaligned(np.ones(SHAPE, "float32"))
     ready = aligned(SHAPE, np.dtype("float32"))
-    assert stage(0, small) is small
-    assert stage(1, ready) is ready
-    copy = stage(2, large)
+    first, second, copy = stage([small, ready, large])
+    assert first is small
+    assert second is ready
     assert copy is not large
     assert address(copy) % 64 == 0
     np.testing.assert_array_equal(copy, large)
-    assert stage(2, misaligned(large + 1)) is copy  # kept from step to step
+    assert stage([small, ready, misaligned(large + 1)])[2] is copy  # kept from step to step
 
 
 def test_arrays_that_are_not_contiguous_are_copied():
     turned = aligned(SHAPE, np.dtype("float32")).T
     turned[...] = np.arange(turned.size).reshape(SHAPE)
-    copy = Staging()(0, turned)
+    (copy,) = Staging()([turned])
     assert copy.flags.c_contiguous
     np.testing.assert_array_equal(copy, turned)
 

@@ -8,7 +8,7 @@ old one is needed until the flag is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,19 +70,17 @@ class Checks:
         """Returns one boolean for each computed check."""
         return list(self._flags)
 
-    def check_feed(self, name: str, value: Any) -> None:
-        """Raises if a fed array has an id out of range."""
-        checks = self.on_feeds.get(name)
-        if checks is None:
-            return
-        array = np.asarray(plain(value))
-        if not array.size or array.dtype.kind not in "iu":
-            return
-        # These two cost a fraction of max() and min(), which matters for a batch of labels.
-        smallest, largest = array.item(array.argmin()), array.item(array.argmax())
-        for op, check in checks:
-            if smallest < 0 or largest >= check.bound:
-                raise_if_out_of_range(op, check, array)
+    def check_feeds(self, values: Sequence[Any], positions: Mapping[str, int]) -> None:
+        """Raises if a fed array has an id out of range; ``positions`` tells where feeds are among ``values``."""
+        for name, checks in self.on_feeds.items():
+            array = np.asarray(plain(values[positions[name]]))
+            if not array.size or array.dtype.kind not in "iu":
+                continue
+            # These two cost a fraction of max() and min(), which matters for a batch of labels.
+            smallest, largest = array.item(array.argmin()), array.item(array.argmax())
+            for op, check in checks:
+                if smallest < 0 or largest >= check.bound:
+                    raise_if_out_of_range(op, check, array)
 
     def check_flags(self, flags: Sequence[Any], numbers: Sequence[int]) -> None:
         """Raises if one of the computed checks with these numbers failed."""

@@ -68,7 +68,8 @@ class PieceFunction:
         self.guard: Guard | None = None
         self.in_step: tuple[int, ...] | None = None  # the checks that the step itself carries out; None for all
         self._position = {name: i for i, name in enumerate(piece.others)}
-        self._call = self._jitted()
+        # What the piece writes, and flags for `check_flags`: (mutable, others, key_data) -> (written, flags).
+        self.call: Any = self._jitted()
 
     def _jitted(self) -> Any:
         if self._options.eager:
@@ -83,7 +84,7 @@ class PieceFunction:
         """Traces the piece: finds out what must be checked, and how, before anything runs."""
         if self._options.eager:
             return
-        traced = self._call.trace(mutable, others, key_data)
+        traced = self.call.trace(mutable, others, key_data)
         count = len(self.checks.computed)
         if not count:
             return
@@ -93,31 +94,18 @@ class PieceFunction:
         guard = Guard.of(traced, count, [*fed, *(True for _ in jax.tree.leaves(key_data))])
         if guard.numbers:
             self.in_step = tuple(number for number in range(count) if number not in guard.numbers)
-            self.guard, self._call = guard, self._jitted()
+            self.guard, self.call = guard, self._jitted()
             self._options.count.total -= 1  # what was traced will not be compiled
-
-    @property
-    def has_checks(self) -> bool:
-        """Whether `check_feeds` has something to do."""
-        return bool(self.checks.on_feeds) or self.guard is not None
 
     def check_feeds(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> None:
         """Raises, before anything runs, if what was fed breaks a rule's requirement."""
-        for name in self.checks.on_feeds:
-            self.checks.check_feed(name, others[self._position[name]])
+        self.checks.check_feeds(others, self._position)
         if self.guard is not None:
             self.checks.check_flags(self.guard(mutable, others, key_data), self.guard.numbers)
 
-    def __call__(
-        self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What the piece writes, and flags for `check_flags`, which raises if the step refused its inputs."""
-        return self._call(mutable, others, key_data)
-
     def check_flags(self, flags: Sequence[Any]) -> None:
         """Raises if a check inside the step failed; the state is as it was then."""
-        if flags:
-            self.checks.check_flags(flags, self.in_step or range(len(flags)))
+        self.checks.check_flags(flags, self.in_step or range(len(flags)))
 
     def _run(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> tuple[list[Any], list[Any]]:
         piece, eager = self._piece, self._options.eager
@@ -183,13 +171,14 @@ class BoundCompiledPiece(BoundPiece):
             self._function = piece.function(state, others, key_data)
         function = self._function
         function.check_feeds(state, others, key_data)
-        results, flags = function(state, others, key_data)
+        results, flags = function.call(state, others, key_data)
         for name, value in zip(piece.writes, results, strict=True):
             if value is not None:
                 env[name] = value
                 if name in persists:
                     holders[name].value = value
-        function.check_flags(flags)
+        if flags:
+            function.check_flags(flags)
 
 
 def _shares_products(ops: Sequence[Operator]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,12 +31,16 @@ class Staging(threading.local):
     def __init__(self) -> None:
         self._buffers: dict[int, np.ndarray] = {}
 
-    def __call__(self, index: int, value: Any) -> Any:
-        """Returns ``value``, or a copy that XLA reads in place; ``index`` identifies the value within the step."""
-        if value.__class__ is not np.ndarray or value.nbytes < COPIED_AT_ONCE:
-            return value
-        if phase_of(value) == 0 and value.flags.c_contiguous:
-            return value
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        """Returns the values of a step, large arrays at odd addresses as copies that XLA reads in place."""
+        return [
+            self._copy(index, value)
+            if value.__class__ is np.ndarray and value.nbytes >= COPIED_AT_ONCE and not _is_read_in_place(value)
+            else value
+            for index, value in enumerate(values)
+        ]
+
+    def _copy(self, index: int, value: np.ndarray) -> np.ndarray:
         buffer = self._buffers.get(index)
         if buffer is None:
             buffer = self._buffers[index] = aligned(value.shape, value.dtype)
@@ -43,9 +48,13 @@ class Staging(threading.local):
         return buffer
 
 
-def unstaged(index: int, value: Any) -> Any:
+def unstaged(values: Sequence[Any]) -> Sequence[Any]:
     """Replaces `Staging` on devices that have their own memory."""
-    return value
+    return values
+
+
+def _is_read_in_place(array: np.ndarray) -> bool:
+    return phase_of(array) == 0 and array.flags.c_contiguous
 
 
 def phase_of(array: np.ndarray) -> int:

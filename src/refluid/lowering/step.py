@@ -148,23 +148,24 @@ class SinglePieceStep(Step):
         self._stage = Staging() if compiled.options.target.is_cpu else unstaged
 
     def _run(self, feeds: Sequence[Any], key_data: np.ndarray | None) -> list[Any]:
-        stage = self._stage
+        fed = self._stage(feeds)
         state = [holder.value for holder in self._mutable]
-        others = [stage(index, feeds[index]) if holder is None else holder.value for index, holder in self._others]
+        others = [fed[index] if holder is None else holder.value for index, holder in self._others]
         function = self.function
         if function is None:
             function = self.function = self._piece.function(state, others, key_data)
-        if function.has_checks:
+        if function.checks.on_feeds or function.guard is not None:
             function.check_feeds(state, others, key_data)
         try:
-            results, flags = function(state, others, key_data)
+            results, flags = function.call(state, others, key_data)
         except ValueError:  # JAX refuses arguments on another device, as after a run of the scope at another place
             if not self._binding.move_state():
                 raise
             return self._run(feeds, key_data)
         for holder, index in self._written:
             holder.value = results[index]
-        function.check_flags(flags)
+        if flags:
+            function.check_flags(flags)
         if not self._awaited and results:
             # JAX may still be reading the fed arrays in place, on another thread: they are the caller's again now.
             jax.block_until_ready(results[0])
