@@ -63,17 +63,17 @@ class Equations:
         self._results = self._inline(closed.jaxpr, closed.consts, given)
         self._outside, self._changing = given[: len(outside)], given[len(outside) :]
 
-        changing = {atom for atom in self._changing if isinstance(atom, int)}
+        varying = {atom for atom in self._changing if isinstance(atom, int)}
         for equation in self._equations:
-            if changing.intersection(a for a in equation.inputs if isinstance(a, int)):
-                changing.update(equation.outputs)
-        self._once = [e for e in self._equations if not changing.intersection(e.outputs)]
-        self._always = [e for e in self._equations if changing.intersection(e.outputs)]
+            if varying.intersection(a for a in equation.inputs if isinstance(a, int)):
+                varying.update(equation.outputs)
+        self._once = [e for e in self._equations if not varying.intersection(e.outputs)]
+        self._always = [e for e in self._equations if varying.intersection(e.outputs)]
         used = [a for e in self._always for a in e.inputs] + self._results
-        self._border = list(dict.fromkeys(a for a in used if isinstance(a, int) and a not in changing))
+        self._border = list(dict.fromkeys(a for a in used if isinstance(a, int) and a not in varying))
         self._position = {atom: i for i, atom in enumerate(self._border)}
         self._is_product = {
-            id(e): i for i, e in enumerate(e for e in self._always if self._is_row_product(e, changing, rows))
+            id(e): i for i, e in enumerate(e for e in self._always if self._is_row_product(e, varying, rows))
         }
         self.products = [self._product(e) for e in self._always if id(e) in self._is_product]
         others = {a for e in self._always if id(e) not in self._is_product for a in e.inputs} | set(self._results)
