@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
+from refluid.places import Place
 from refluid.scope import Scope
 
 
-def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange:
+def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Place) -> Exchange:
     """The exchange of neighbouring operators with role RPC or Dist."""
     if ops[0].type == "listen_and_serv":
         from refluid.runtime.server.service import ListenAndServe

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from refluid import flags
+from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan
 from refluid.runtime.trainer.merging import MergeQueue
@@ -24,7 +25,7 @@ _WAIT = 0.01  # seconds; FLAGS_communicator_send_wait_times counts waits of this
 class AsyncExchange(TrainerExchange):
     """Pushes and pulls on threads of its own while steps run."""
 
-    def __init__(self, plan: ExchangePlan, place: Any):
+    def __init__(self, plan: ExchangePlan, place: Place):
         super().__init__(plan, place)
         self.declare()
         sums = flags.read_flag("FLAGS_communicator_is_sgd_optimizer")

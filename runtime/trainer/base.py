@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from refluid.lowering.exchange import Exchange
+from refluid.places import Place
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.packing import Pulls, Replies, join, pack, to_device
 from refluid.runtime.trainer.server_calls import READ
@@ -16,7 +17,7 @@ from refluid.runtime.transport.wire import pb
 class TrainerExchange(Exchange):
     """An exchange of a trainer with the servers of its job."""
 
-    def __init__(self, plan: ExchangePlan, place: Any):
+    def __init__(self, plan: ExchangePlan, place: Place):
         self.plan, self._device = plan, place.device()
         self.session: Session = session_of(plan.job)
         self.pulls = Pulls.of(plan.pulls)

@@ -14,6 +14,7 @@ import numpy as np
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
+from refluid.places import Place
 from refluid.runtime.trainer.async_exchange import AsyncExchange
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable, job_of, read_plan
@@ -27,14 +28,14 @@ from refluid.runtime.transport.wire import Value, pb
 from refluid.scope import Scope
 
 
-def plan_trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Any) -> Exchange:
+def plan_trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Place) -> Exchange:
     """The exchange of a trainer's neighbouring operators."""
     if ops[0].type == "checkpoint_notify":
         return CheckpointNotify(ops)
     return session_of(job_of(ops)).once(ops, lambda: _make(read_plan(ops), scope, place))
 
 
-def _make(plan: ExchangePlan, scope: Scope, place: Any) -> Exchange:
+def _make(plan: ExchangePlan, scope: Scope, place: Place) -> Exchange:
     if plan.initial:
         return StartupExchange(plan, scope, place)
     if plan.lookups:
@@ -52,7 +53,7 @@ def _make(plan: ExchangePlan, scope: Scope, place: Any) -> Exchange:
 class StartupExchange(TrainerExchange):
     """The end of a trainer's startup program: trainer 0 offers its parameters, and all start with the servers'."""
 
-    def __init__(self, plan: ExchangePlan, scope: Scope, place: Any):
+    def __init__(self, plan: ExchangePlan, scope: Scope, place: Place):
         super().__init__(plan, place)
         self._scope = scope
         self.session.kept.update(plan.kept)
@@ -81,7 +82,7 @@ class StartupExchange(TrainerExchange):
 class PushPull(TrainerExchange):
     """Pushes gradients and pulls parameters, with one message to each server and one from it."""
 
-    def __init__(self, plan: ExchangePlan, place: Any):
+    def __init__(self, plan: ExchangePlan, place: Place):
         super().__init__(plan, place)
         self._lock = threading.Lock()  # pushes of a trainer are numbered, also when several threads train
         self.declare()

@@ -11,6 +11,7 @@ import numpy as np
 
 from refluid.ir.modes import DELTA
 from refluid.ops.core.values import plain
+from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.geo_deltas import Snapshot
@@ -22,7 +23,7 @@ from refluid.scope import Scope
 class GeoExchange(TrainerExchange):
     """Every k steps, pushes deltas and pulls what others have changed."""
 
-    def __init__(self, plan: ExchangePlan, scope: Scope, place: Any):
+    def __init__(self, plan: ExchangePlan, scope: Scope, place: Place):
         super().__init__(plan, place)
         self.declare(DELTA)
         started = self.session.started_with

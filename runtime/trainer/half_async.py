@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refluid import flags
+from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.merging import MergedSteps
@@ -36,7 +37,7 @@ class HalfAsyncExchange(TrainerExchange):
       exchange: pushes gradients that stand for a number of steps, and returns the parameters that come back.
     """
 
-    def __init__(self, plan: ExchangePlan, place: Any, exchange: PushAndPull):
+    def __init__(self, plan: ExchangePlan, place: Place, exchange: PushAndPull):
         super().__init__(plan, place)
         self._exchange = exchange
         self.merges = steps_per_exchange()

@@ -10,6 +10,7 @@ import numpy as np
 
 from refluid.errors import OutOfRangeError
 from refluid.ops.core.values import Ragged, plain
+from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, Lookup, SlicedVariable
 from refluid.runtime.trainer.packing import Message, Replies
@@ -20,7 +21,7 @@ from refluid.runtime.transport.wire import Value, dense
 class LookupExchange(TrainerExchange):
     """Fetches the rows of tables on servers for the ids of a batch."""
 
-    def __init__(self, plan: ExchangePlan, place: Any):
+    def __init__(self, plan: ExchangePlan, place: Place):
         super().__init__(plan, place)
         self._tables: dict[str, list[Lookup]] = {}
         for lookup in plan.lookups:

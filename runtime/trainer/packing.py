@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.backend import Device
 from refluid.lowering.staging import aligned
 from refluid.ops.core.values import SelectedRows
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
@@ -98,6 +99,6 @@ def pack(
     }
 
 
-def to_device(array: np.ndarray, device: Any) -> Any:
+def to_device(array: np.ndarray, device: Device) -> Any:
     """Puts a joined array where steps use it. A CPU step takes over aligned memory as it is."""
     return array if device.platform == "cpu" else jax.device_put(array, device)
