@@ -15,7 +15,7 @@ import numpy as np
 import paddle.fluid as fluid
 from refluid.ir import Program
 from refluid.ir.slices import slices_of
-from refluid.lowering.plan import talks
+from refluid.lowering.plan import communicates
 from refluid.runtime.server import server as shipped
 from refluid.runtime.trainer.exchange_plan import SlicedVariable, job_of
 from refluid.runtime.trainer.packing import join
@@ -80,7 +80,7 @@ class Server(Role):
 class Trainer(Role):
     def __init__(self, program, startup, servers):
         super().__init__(program, startup)
-        ops = [op for op in program.global_block().ops if talks(op)]
+        ops = [op for op in program.global_block().ops if communicates(op)]
         self.session = Session(job_of(ops), partial(InMemoryConnection, servers))
         with bound(self.session):
             EXE.run(startup, scope=self.scope)

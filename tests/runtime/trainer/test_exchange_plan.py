@@ -8,7 +8,7 @@ import pytest
 import paddle.fluid as fluid
 from programs_to_distribute import FIRST, SECOND, config, regression, tagger, transpile
 from refluid.ir.modes import Mode
-from refluid.lowering.plan import talks
+from refluid.lowering.plan import communicates
 from refluid.runtime.trainer.exchange_plan import Job, job_of, read_plan
 
 
@@ -16,9 +16,9 @@ def exchanges(program):
     """The operators of a program's exchanges, each a list of neighbours."""
     found, open_ = [], False
     for op in program.global_block().ops:
-        if talks(op):
+        if communicates(op):
             found = [*found[:-1], [*found[-1], op]] if open_ else [*found, [op]]
-        open_ = talks(op)
+        open_ = communicates(op)
     return found
 
 
