@@ -114,6 +114,7 @@ def test_a_push_that_is_sent_twice_counts_once():
         again = {e: Message({n: np.ones(s, "float32") for n, s in pushable(held, e).items()}) for e in endpoints}
         held.exchange(STEP, again, steps=1)  # with the number of the step that was applied already
 
+        assert before and any(message.pushed for message in again.values())
         assert all(np.array_equal(before[n], value) for n, value in read(held, endpoints).items())
         trainer.close()
 
