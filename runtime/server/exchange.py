@@ -78,7 +78,7 @@ class ExchangeHandler:
 
     def handle(self, request: Any, message: bytes) -> Buffers:
         """Serves one Exchange request; the caller holds the lock."""
-        buffers = self._purposes[request.purpose](self, request, wire.tensors(request.pushed, message))
+        buffers = self._purposes[request.purpose](self, request, wire.decode_tensors(request, message))
         if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
             self._metrics.pulled(request.caller.trainer)
         # Copied under the lock: a view into a parameter would keep the next update from happening in place.
@@ -208,6 +208,4 @@ class ExchangeHandler:
         return found
 
     def _encode(self, values: dict[str, Value]) -> Buffers:
-        tensors = [wire.describe(name, value) for name, value in values.items()]
-        header = pb.ExchangeReply(version=self.rounds.round, tensors=tensors)
-        return wire.encode(header, values.values())
+        return wire.encode(pb.ExchangeReply(version=self.rounds.round), values)

@@ -52,14 +52,12 @@ class Peers:
         server = endpoints.index(self._endpoint)
         if server == 0:
             return self._contribute(round, key, server, values, len(endpoints))
-        names = [str(i) for i in range(len(values))]
-        parts = [wire.describe(name, value) for name, value in zip(names, values, strict=True)]
-        header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key, parts=parts)
+        header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key)
         if self._connection is None:
             self._connection = self._connect(endpoints[0])
-        reply = self._connection.call("Sum", wire.encode(header, values), _SUM_TIMEOUT)
-        totals = wire.tensors(wire.decode(pb.ExchangeReply, reply).tensors, reply)
-        return [dense(totals[name]) for name in names]
+        reply = self._connection.call("Sum", wire.encode(header, _by_number(values)), _SUM_TIMEOUT)
+        totals = wire.decode_tensors(wire.decode(pb.ExchangeReply, reply), reply)
+        return [dense(total) for total in totals.values()]
 
     def report_eviction(self, trainer: int) -> None:
         """Tells the other servers of an evicted trainer: it may have died before it joined all of them."""
@@ -75,10 +73,9 @@ class Peers:
     def handle_sum(self, message: bytes) -> list[Any]:
         """Takes another server's part and replies with the total."""
         request = wire.decode(pb.SumRequest, message)
-        values = [dense(value) for value in wire.tensors(request.parts, message).values()]
+        values = [dense(value) for value in wire.decode_tensors(request, message).values()]
         totals = self._contribute(request.round, request.key, request.server, values, request.servers)
-        tensors = [wire.describe(str(i), value) for i, value in enumerate(totals)]
-        return wire.encode(pb.ExchangeReply(version=request.round, tensors=tensors), totals)
+        return wire.encode(pb.ExchangeReply(version=request.round), _by_number(totals))
 
     def _contribute(
         self, round: int, key: str, server: int, values: list[np.ndarray], servers: int
@@ -129,3 +126,7 @@ class ServerSums(Exchange):
         values = [np.asarray(env[name]) for name, _ in self._names]
         totals = peers.sum(round, self._key, self._endpoints, values)
         return {name: total for (_, name), total in zip(self._names, totals, strict=True)}
+
+
+def _by_number(values: Sequence[np.ndarray]) -> dict[str, wire.Value]:
+    return {str(i): value for i, value in enumerate(values)}

@@ -64,7 +64,7 @@ class AsyncExchange(TrainerExchange):
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         pushes = self._pushes
-        values = [to_host(env[variable.name]) for variable in pushes]
+        values = to_host(pushes, env)
         with self._changed:
             self.session.step += 1
             if not self._threads and self._failure is None:

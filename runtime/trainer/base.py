@@ -8,7 +8,7 @@ from typing import Any
 from refluid.lowering.exchange import Exchange
 from refluid.places import Place
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
-from refluid.runtime.trainer.packing import Pulls, Replies, join, pack, to_device
+from refluid.runtime.trainer.packing import Pulls, Replies, pack, unpack
 from refluid.runtime.trainer.server_calls import READ
 from refluid.runtime.trainer.session import Session, session_of
 from refluid.runtime.transport.wire import pb
@@ -32,7 +32,7 @@ class TrainerExchange(Exchange):
 
     def unpack(self, replies: Replies) -> dict[str, Any]:
         """The parameters in replies, where steps use them."""
-        return {variable.name: to_device(join(variable, replies), self._device) for variable in self.plan.pulls}
+        return unpack(self.plan.pulls, replies, self._device)
 
     def close(self) -> None:
         """Ends this trainer's part in the job."""

@@ -35,8 +35,10 @@ class SlicedVariable:
     sparse: bool = False  # the value is selected rows
     adds: bool = False  # pushes of several steps are summed, not averaged
     ids: tuple[str, ...] = ()  # GEO tables: the variables whose ids were looked up
+    shape: tuple[int, ...] = field(init=False)  # of the whole variable
 
     def __post_init__(self):
+        object.__setattr__(self, "shape", self.slices[0].whole_shape)
         row = 0
         for part in sorted(self.slices, key=lambda part: part.start):
             if part.start != row:
@@ -44,11 +46,6 @@ class SlicedVariable:
             row = part.end
         if self.shape and row != self.shape[0]:
             raise ValueError(f"the slices of {self.name} end at row {row} of {self.shape[0]}")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the whole variable."""
-        return self.slices[0].whole_shape
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class HalfAsyncExchange(TrainerExchange):
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         pushes = self.plan.pushes
-        values = [to_host(env[variable.name]) for variable in pushes]
+        values = to_host(pushes, env)
         with self._lock:
             if not self._is_running:
                 raise RuntimeError("the communicator of this program was stopped; start it again before training on")

@@ -28,8 +28,13 @@ class Message:
     reply_size: int = 0  # bytes, about
 
 
-def to_host(value: Any) -> Value:
-    """A value of a step as it is sent; entries of selected rows that hold no row are left out."""
+def to_host(variables: Sequence[SlicedVariable], env: Mapping[str, Any]) -> list[Value]:
+    """The values of variables in a step as they are sent."""
+    return [_to_host(env[variable.name]) for variable in variables]
+
+
+def _to_host(value: Any) -> Value:
+    """A value on the host; entries of selected rows that hold no row are left out."""
     if not isinstance(value, SelectedRows):
         return np.asarray(value)
     rows, values = np.asarray(value.rows), np.asarray(value.values)
@@ -97,6 +102,11 @@ def pack(
         endpoint: Message(pushed.get(endpoint, {}), names.get(endpoint, ()), sizes.get(endpoint, 0))
         for endpoint in {**pushed, **names}
     }
+
+
+def unpack(variables: Sequence[SlicedVariable], replies: Replies, device: Device) -> dict[str, Any]:
+    """The variables in replies, where steps use them."""
+    return {variable.name: to_device(join(variable, replies), device) for variable in variables}
 
 
 def to_device(array: np.ndarray, device: Device) -> Any:

@@ -78,7 +78,7 @@ class ServerCalls:
             for endpoint, message in messages.items():
                 again = partial(self._send_again, endpoint, purpose, message, steps)
                 reply, received = self._collect(requests[endpoint], again)
-                found[endpoint] = wire.tensors(reply.tensors, received)
+                found[endpoint] = wire.decode_tensors(reply, received)
         finally:
             for request in requests.values():
                 request.cancel()
@@ -92,10 +92,9 @@ class ServerCalls:
             purpose=purpose,
             sequence=self.sequence[endpoint],
             steps=steps,
-            pushed=[wire.describe(name, value) for name, value in message.pushed.items()],
             wanted=message.wanted,
         )
-        return self._request(endpoint, "Exchange", wire.encode(header, message.pushed.values()), message.reply_size)
+        return self._request(endpoint, "Exchange", wire.encode(header, message.pushed), message.reply_size)
 
     def _send_again(self, endpoint: str, purpose: int, message: Message, steps: int) -> Request:
         """The request that follows a pending reply. A push has arrived: only its update is awaited."""

@@ -108,6 +108,7 @@ class Connection:
 
     def release(self, method: str, stream: Stream, reply: bytes | None) -> None:
         """Returns a stream to the pool; without a reply it is cancelled instead."""
+        stream.on_failure(None)
         if reply is None or self._closed:
             stream.cancel()
         else:

@@ -154,7 +154,6 @@ class Request:
     def _release(self, reply: bytes | None) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            stream.on_failure(None)
             self._connection.release(self._method, stream, reply)
 
 

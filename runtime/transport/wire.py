@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,19 +72,16 @@ def _name_of(dtype: np.dtype) -> str:
     return dtype.name  # NumPy computes it on every access
 
 
-def describe(name: str, value: Value) -> Any:
-    """The header of one tensor."""
-    sparse = isinstance(value, Rows)
-    array = value.values if isinstance(value, Rows) else value
-    return pb.Tensor(name=name, dtype=_name_of(array.dtype), dims=array.shape, sparse=sparse)
-
-
-def encode(header: Any, values: Iterable[Value] = ()) -> list[Any]:
-    """The buffers of a message; ``values`` in the order in which the header describes them."""
+def encode(header: Any, tensors: Mapping[str, Value] = MappingProxyType({})) -> list[Any]:
+    """The buffers of a message: the header, which gets a description of the tensors, and the tensors."""
+    for name, value in tensors.items():
+        array = value.values if isinstance(value, Rows) else value
+        dtype, sparse = _name_of(array.dtype), array is not value
+        header.tensors.append(pb.Tensor(name=name, dtype=dtype, dims=array.shape, sparse=sparse))
     head = header.SerializeToString()
     buffers: list[Any] = [_LENGTH.pack(len(head)), head]
     place = _LENGTH.size + len(head)
-    for array in _arrays(values):
+    for array in _arrays(tensors.values()):
         gap = -place % ALIGNMENT
         if gap:
             buffers.append(_PADDING[:gap])
@@ -101,7 +99,7 @@ def decode(kind: Any, message: Any) -> Any:
     return kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
 
 
-def tensors(headers: Sequence[Any], message: Any) -> dict[str, Value]:
+def decode_tensors(header: Any, message: Any) -> dict[str, Value]:
     """The tensors in a message by name, as its header describes them; they share its memory."""
     found: dict[str, Value] = {}
     (length,) = _LENGTH.unpack_from(message)
@@ -118,11 +116,11 @@ def tensors(headers: Sequence[Any], message: Any) -> dict[str, Value]:
         place += count * dtype.itemsize
         return around[before : before + count].reshape(shape)
 
-    for header in headers:
-        dims = tuple(header.dims)
-        rows = take(_INT64, dims[:1]) if header.sparse else None
-        values = take(np.dtype(header.dtype), dims)
-        found[header.name] = values if rows is None else Rows(rows, values)
+    for tensor in header.tensors:
+        dims = tuple(tensor.dims)
+        rows = take(_INT64, dims[:1]) if tensor.sparse else None
+        values = take(np.dtype(tensor.dtype), dims)
+        found[tensor.name] = values if rows is None else Rows(rows, values)
     return found
 
 

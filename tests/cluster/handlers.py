@@ -1,5 +1,7 @@
 """Parameter servers without sockets: their requests are function calls."""
 
+import types
+
 import numpy as np
 
 import paddle.fluid as fluid
@@ -43,8 +45,8 @@ class Trainer:
         self.caller = pb.Caller(trainer=number, incarnation=10 + number if incarnation is None else incarnation)
         self.sequence = 0
 
-    def call(self, method, header, values=(), reply=pb.Empty):
-        message = b"".join(self.server.handle(method, b"".join(wire.encode(header, values))))
+    def call(self, method, header, tensors=types.MappingProxyType({}), reply=pb.Empty):
+        message = b"".join(self.server.handle(method, b"".join(wire.encode(header, tensors))))
         return wire.decode(reply, message), message
 
     def join(self, **changes):
@@ -65,11 +67,10 @@ class Trainer:
             purpose=purpose,
             sequence=self.sequence if sequence is None else sequence,
             steps=1,
-            pushed=[wire.describe(name, value) for name, value in pushed.items()],
             wanted=wanted,
         )
-        reply, message = self.call("Exchange", header, pushed.values(), pb.ExchangeReply)
-        return reply, {name: np.array(value) for name, value in wire.tensors(reply.tensors, message).items()}
+        reply, message = self.call("Exchange", header, pushed, pb.ExchangeReply)
+        return reply, {name: np.array(value) for name, value in wire.decode_tensors(reply, message).items()}
 
     def push(self, pushed, wanted=()):
         self.sequence += 1

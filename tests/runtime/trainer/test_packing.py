@@ -80,7 +80,8 @@ def test_one_message_goes_to_each_server_that_is_pushed_to_or_pulled_from():
 
 
 def test_entries_that_hold_no_row_are_not_sent():
-    sent = to_host(SelectedRows(np.array([1, 9, 3]), np.array([[1.0], [9.0], [3.0]]), 9))
+    rows = SelectedRows(np.array([1, 9, 3]), np.array([[1.0], [9.0], [3.0]]), 9)
+    (sent,) = to_host([variable((9, 1), 1)], {"w": rows})
     assert (sent.rows.tolist(), sent.values.tolist()) == ([1, 3], [[1.0], [3.0]])
 
 

@@ -31,30 +31,30 @@ def same(left, right):
 @given(st.lists(st.one_of(DENSE, rows()), max_size=5))
 def test_tensors_come_back_as_they_were_sent(values):
     named = {f"v{i}": value for i, value in enumerate(values)}
-    header = pb.ExchangeRequest(sequence=9, pushed=[wire.describe(n, v) for n, v in named.items()])
+    header = pb.ExchangeRequest(sequence=9)
 
-    message = b"".join(wire.encode(header, named.values()))
+    message = b"".join(wire.encode(header, named))
     decoded = wire.decode(pb.ExchangeRequest, message)
 
     assert decoded == header
-    found = wire.tensors(decoded.pushed, message)
+    found = wire.decode_tensors(decoded, message)
     assert list(found) == list(named)
     assert all(same(found[name], named[name]) for name in named)
 
 
 def test_received_tensors_are_views_of_the_message():
     value = np.arange(1000, dtype=np.float32)
-    message = b"".join(wire.encode(pb.ExchangeReply(tensors=[wire.describe("w", value)]), [value]))
+    message = b"".join(wire.encode(pb.ExchangeReply(), {"w": value}))
     header = wire.decode(pb.ExchangeReply, message)
 
-    found = wire.tensors(header.tensors, message)["w"]
+    found = wire.decode_tensors(header, message)["w"]
 
     assert np.shares_memory(found, np.frombuffer(message, np.uint8))
 
 
 def test_large_tensors_are_read_in_place_and_alike_wherever_the_message_lies():
     value = np.arange(50000, dtype=np.float32)
-    encoded = b"".join(wire.encode(pb.ExchangeReply(tensors=[wire.describe("w", value)]), [value]))
+    encoded = b"".join(wire.encode(pb.ExchangeReply(), {"w": value}))
     sizes, starts = set(), set()
     for shift in (0, 16, 32, 48):
         memory = bytearray(len(encoded) + 64)
@@ -62,7 +62,7 @@ def test_large_tensors_are_read_in_place_and_alike_wherever_the_message_lies():
         memory[begin : begin + len(encoded)] = encoded
         message = memoryview(memory)[begin : begin + len(encoded)]
 
-        found = Shifted.of(wire.dense(wire.tensors(wire.decode(pb.ExchangeReply, message).tensors, message)["w"]))
+        found = Shifted.of(wire.dense(wire.decode_tensors(wire.decode(pb.ExchangeReply, message), message)["w"]))
 
         assert np.shares_memory(found.memory, np.frombuffer(memory, np.uint8))
         np.testing.assert_array_equal(found.memory[found.start :][: value.size], value)
@@ -76,18 +76,18 @@ def test_large_tensors_are_read_in_place_and_alike_wherever_the_message_lies():
 def test_bytes_of_a_stranger_are_an_error_and_nothing_worse(message):
     try:
         header = wire.decode(pb.ExchangeRequest, message)
-        wire.tensors(header.pushed, message)
+        wire.decode_tensors(header, message)
     except wire.BAD_MESSAGE:
         return
 
 
 def test_a_tensor_that_claims_more_than_the_message_holds_is_refused():
-    header = pb.ExchangeRequest(pushed=[pb.Tensor(name="w", dtype="float32", dims=[1 << 40])])
+    header = pb.ExchangeRequest(tensors=[pb.Tensor(name="w", dtype="float32", dims=[1 << 40])])
     message = b"".join(wire.encode(header))
     decoded = wire.decode(pb.ExchangeRequest, message)
 
     with pytest.raises(wire.BAD_MESSAGE):
-        wire.tensors(decoded.pushed, message)
+        wire.decode_tensors(decoded, message)
 
 
 @pytest.mark.parametrize(
