@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paddle.fluid.layers._topics.core.append import append_single_op, require_integer
 from paddle.fluid.layers._topics.nn.embedding import look_up
+from paddle.fluid.layers._topics.tensor.index import encode
 from refluid.ir import Variable
 
 __all__ = ["embedding", "one_hot"]
@@ -27,12 +27,4 @@ def embedding(
 
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """One-hot encodes ids of any shape into vectors of length ``depth``, appending one dim."""
-    require_integer("one_hot", input=input)
-    attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
-    inputs: dict[str, Variable | None] = {"X": input}
-    if isinstance(depth, Variable):
-        depth.stop_gradient = True
-        inputs["depth_tensor"] = depth
-    else:
-        attrs["depth"] = depth
-    return append_single_op("one_hot_v2", inputs, {"Out": "float32"}, attrs)["Out"]
+    return encode("one_hot_v2", input, depth, allow_out_of_range)

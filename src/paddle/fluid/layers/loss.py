@@ -7,7 +7,7 @@ from typing import Any
 from paddle.fluid import layers
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_output, append_single_op, require_floating
 from refluid.ir import Variable
 
 __all__ = [
@@ -103,10 +103,8 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     """Computes (input - label)^2 element-wise."""
     require_floating("square_error_cost", input=input, label=label)
     helper = LayerHelper("square_error_cost", input=input)
-    difference, square = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
-    helper.append_op(type="elementwise_sub", inputs={"X": [input], "Y": [label]}, outputs={"Out": [difference]})
-    helper.append_op(type="square", inputs={"X": [difference]}, outputs={"Out": [square]})
-    return square
+    difference = append_output(helper, {"X": input, "Y": label}, input.dtype, op_type="elementwise_sub")
+    return append_output(helper, {"X": difference}, input.dtype, op_type="square")
 
 
 def mse_loss(input: Variable, label: Variable) -> Variable:
@@ -189,15 +187,8 @@ def teacher_student_sigmoid_loss(
     require_floating("teacher_student_sigmoid_loss", input=input, label=label)
     helper = LayerHelper("teacher_student_sigmoid_loss", input=input)
     out = helper.create_variable(dtype=input.dtype)
-    helper.append_op(
-        type="teacher_student_sigmoid_loss",
-        inputs={"X": [input], "Label": [label]},
-        outputs={"Y": [out]},
-        attrs={
-            "soft_max_lower_bound": float(soft_max_lower_bound),
-            "soft_max_up_bound": float(soft_max_up_bound),
-        },
-    )
+    attrs = {"soft_max_lower_bound": float(soft_max_lower_bound), "soft_max_up_bound": float(soft_max_up_bound)}
+    helper.append_op(type=helper.layer_type, inputs={"X": input, "Label": label}, outputs={"Y": out}, attrs=attrs)
     return out
 
 

@@ -1,5 +1,3 @@
 """Fluid's module path for element-wise layers; every layer is available under it."""
 
 from paddle.fluid.layers._topics import find_layer as __getattr__  # noqa: F401
-
-__all__: list[str] = []

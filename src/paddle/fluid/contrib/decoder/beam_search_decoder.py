@@ -10,7 +10,8 @@ from typing import Any
 from paddle.fluid import layers
 from paddle.fluid.contrib.decoder.state_cell import InitState, StateCell
 from paddle.fluid.layer_helper import LayerHelper
-from refluid.ir import Block, Variable, VarType, unique_name
+from paddle.fluid.layers._topics.core.sub_block import parent_block
+from refluid.ir import Variable, VarType, unique_name
 
 __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
 
@@ -191,7 +192,7 @@ class BeamSearchDecoder:
 
     def hold(self, init: InitState) -> _Array:
         """Returns storage for a state of the cell."""
-        outside = self._parent_block()
+        outside = parent_block()
         array = outside.create_var(
             name=unique_name.generate("array_state_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=init.value.dtype
         )
@@ -262,7 +263,7 @@ class BeamSearchDecoder:
         self._check_inside("read_array")
         if is_ids and is_scores:
             raise ValueError("BeamSearchDecoder.read_array: an array can hold ids or scores, not both")
-        outside = self._parent_block()
+        outside = parent_block()
         array = outside.create_var(
             name=unique_name.generate("beam_search_decoder_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=init.dtype
         )
@@ -288,11 +289,6 @@ class BeamSearchDecoder:
         if self._status != self.AFTER_BEAM_SEARCH_DECODER:
             raise ValueError("a BeamSearchDecoder can be called only after its block")
         return layers.beam_search_decode(self._ids_array, self._scores_array, self._beam_size, self._end_id)
-
-    def _parent_block(self) -> Block:
-        parent = self._helper.main_program.current_block().parent
-        assert parent is not None
-        return parent
 
     def _check_inside(self, method: str) -> None:
         if self._status != self.IN_BEAM_SEARCH_DECODER:

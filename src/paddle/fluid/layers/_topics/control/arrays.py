@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_outputs, append_single_op, without_gradient
 from refluid.ir import Variable, VarType
 
 __all__ = ["array_length", "array_read", "array_write", "create_array", "tensor_array_to_tensor"]
@@ -19,33 +20,24 @@ def array_write(x, i, array=None) -> Variable:
     check_variable_and_dtype(i, "i", ["int64"], "array_write")
     check_type(x, "x", Variable, "array_write")
     helper = LayerHelper("array_write")
-    if array is None:
-        array = _array(helper, x.dtype)
-        before = {}
-    else:
-        _check_array(array, "array_write")
-        before = {"Array": [array]}
-    helper.append_op(type="write_to_array", inputs={"X": [x], "I": [i], **before}, outputs={"Out": [array]})
-    return array
+    out = _array(helper, x.dtype) if array is None else array
+    _check_array(out, "array_write")
+    helper.append_op(type="write_to_array", inputs={"X": x, "I": i, "Array": array}, outputs={"Out": out})
+    return out
 
 
 def array_read(array, i) -> Variable:
     """Returns the tensor at index ``i`` of ``array``."""
     check_variable_and_dtype(i, "i", ["int64"], "array_read")
     _check_array(array, "array_read")
-    helper = LayerHelper("array_read")
-    out = helper.create_variable_for_type_inference(array.dtype)
-    helper.append_op(type="read_from_array", inputs={"X": [array], "I": [i]}, outputs={"Out": [out]})
-    return out
+    return append_single_op("array_read", {"X": array, "I": i}, {"Out": array.dtype}, op_type="read_from_array")["Out"]
 
 
 def array_length(array) -> Variable:
     """Returns the length of ``array`` as an int64 of shape [1]."""
     _check_array(array, "array_length")
-    helper = LayerHelper("array_length")
-    out = helper.create_variable_for_type_inference("int64", stop_gradient=True)
-    helper.append_op(type="lod_array_length", inputs={"X": [array]}, outputs={"Out": [out]})
-    return out
+    made = append_single_op("array_length", {"X": array}, {"Out": "int64"}, op_type="lod_array_length")
+    return without_gradient(made["Out"])
 
 
 def tensor_array_to_tensor(input, axis=1, name=None, use_stack=False) -> tuple[Variable, Variable]:
@@ -64,15 +56,9 @@ def join_array(
 ) -> tuple[Variable, Variable]:
     """Concatenates or stacks the tensors of an array; also returns their sizes along ``axis``."""
     check_type(axis, "axis", int, helper.layer_type)
-    out = helper.create_variable_for_type_inference(array.dtype)
-    sizes = helper.create_variable_for_type_inference("int32")
-    helper.append_op(
-        type="tensor_array_to_tensor",
-        inputs={"X": [array]},
-        outputs={"Out": [out], "OutIndex": [sizes]},
-        attrs={"axis": axis, "use_stack": use_stack},
-    )
-    return out, sizes
+    outputs, attrs = {"Out": array.dtype, "OutIndex": "int32"}, {"axis": axis, "use_stack": use_stack}
+    made = append_outputs(helper, {"X": array}, outputs, attrs, "tensor_array_to_tensor")
+    return made["Out"], made["OutIndex"]
 
 
 def _array(helper: LayerHelper, dtype) -> Variable:

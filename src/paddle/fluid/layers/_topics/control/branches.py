@@ -9,10 +9,9 @@ from types import NoneType
 from typing import Any
 
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
-from paddle.fluid.framework import default_main_program
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.nested import map_structure, same_structure
-from paddle.fluid.layers._topics.core.sub_block import crossing_names, open_block, step_scopes
+from paddle.fluid.layers._topics.core.sub_block import crossing_names, open_block, parent_block, step_scopes
 from paddle.fluid.layers._topics.tensor.compare import equal, logical_and, logical_not  # pyright: ignore[reportAttributeAccessIssue]
 from paddle.fluid.layers._topics.tensor.create import assign, cast, fill_constant
 from refluid.ir import Block, Variable, VarType
@@ -123,9 +122,7 @@ def _branch(holds: Variable, function: Callable[[], Any], argument: str) -> Any:
 def _copy_out(variable: Variable | None) -> Variable | None:
     if variable is None:
         return None
-    outside = default_main_program().current_block().parent
-    assert outside is not None
-    copy = outside.create_var(dtype=variable.dtype, shape=variable.shape, type=variable.type)
+    copy = parent_block().create_var(dtype=variable.dtype, shape=variable.shape, type=variable.type)
     assign(variable, copy)
     return copy
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_output
 from refluid.ir import Variable
 from refluid.ops.host import callables
 from refluid.tensors import LoDTensor
@@ -39,8 +40,6 @@ def Print(
     check_type(input, "input", Variable, "Print")
     if print_phase.lower() not in ("forward", "backward", "both"):
         raise ValueError(f"Print: print_phase must be forward, backward or both, not {print_phase!r}")
-    helper = LayerHelper("print_" + input.name)
-    out = helper.create_variable_for_type_inference(input.dtype)
     attrs = {
         "first_n": first_n,
         "summarize": summarize,
@@ -51,8 +50,7 @@ def Print(
         "print_tensor_lod": print_tensor_lod,
         "print_phase": print_phase.upper(),
     }
-    helper.append_op(type="print", inputs={"In": [input]}, outputs={"Out": [out]}, attrs=attrs)
-    return out
+    return append_output(LayerHelper("print_" + input.name), {"In": input}, input.dtype, attrs, "print")
 
 
 def py_func(

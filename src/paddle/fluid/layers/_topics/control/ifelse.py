@@ -9,8 +9,10 @@ from types import NoneType
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.control.branches import ConditionalBlock
+from paddle.fluid.layers._topics.core.append import append_single_op
+from paddle.fluid.layers._topics.core.sub_block import parent_block
 from paddle.fluid.layers._topics.tensor.create import assign
-from refluid.ir import Block, Variable, unique_name
+from refluid.ir import Variable, unique_name
 
 __all__ = ["IfElse", "merge_lod_tensor", "split_lod_tensor"]
 
@@ -68,7 +70,7 @@ class IfElse:
         if self.status == self.OUT_IF_ELSE_BLOCKS:
             raise ValueError("IfElse.input must be called inside true_block or false_block")
         if x.name not in self.input_table:
-            outside = self._parent_block()
+            outside = parent_block()
             true, false = (
                 outside.create_var(name=unique_name.generate("ifelse_input" + self.helper.name), dtype=x.dtype)
                 for _ in range(2)
@@ -89,7 +91,7 @@ class IfElse:
         for each in outs:
             check_type(each, "outs", Variable, "IfElse.output")
             name = unique_name.generate(f"{self.helper.name}_output")
-            outside = self._parent_block().create_var(name=name, dtype=each.dtype)
+            outside = parent_block().create_var(name=name, dtype=each.dtype)
             self.output_table[self._branch_index].append(outside)
             assign(each, outside)
 
@@ -108,36 +110,18 @@ class IfElse:
             )
         return [merge_lod_tensor(t, f, self.cond, self.cond) for t, f in zip(true, false, strict=True)]
 
-    def _parent_block(self) -> Block:
-        parent = self.helper.main_program.current_block().parent
-        assert parent is not None
-        return parent
-
 
 def split_lod_tensor(input, mask, level=0) -> tuple[Variable, Variable]:
     """Splits ``input`` into the rows where ``mask`` is true and the others."""
     check_type(input, "input", Variable, "split_lod_tensor")
     check_variable_and_dtype(mask, "mask", ["bool"], "split_lod_tensor")
-    helper = LayerHelper("split_lod_tensor")
-    true, false = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
-    helper.append_op(
-        type="split_lod_tensor",
-        inputs={"X": [input], "Mask": [mask]},
-        outputs={"OutTrue": [true], "OutFalse": [false]},
-        attrs={"level": level},
-    )
-    return true, false
+    outputs = {"OutTrue": input.dtype, "OutFalse": input.dtype}
+    made = append_single_op("split_lod_tensor", {"X": input, "Mask": mask}, outputs, {"level": level})
+    return made["OutTrue"], made["OutFalse"]
 
 
 def merge_lod_tensor(in_true, in_false, x, mask, level=0) -> Variable:
     """Merges both parts back into the row order they had before `split_lod_tensor`."""
     check_variable_and_dtype(mask, "mask", ["bool"], "merge_lod_tensor")
-    helper = LayerHelper("merge_lod_tensor")
-    out = helper.create_variable_for_type_inference(in_true.dtype)
-    helper.append_op(
-        type="merge_lod_tensor",
-        inputs={"X": [x], "Mask": [mask], "InTrue": [in_true], "InFalse": [in_false]},
-        outputs={"Out": [out]},
-        attrs={"level": level},
-    )
-    return out
+    inputs = {"X": x, "Mask": mask, "InTrue": in_true, "InFalse": in_false}
+    return append_single_op("merge_lod_tensor", inputs, {"Out": in_true.dtype}, {"level": level})["Out"]

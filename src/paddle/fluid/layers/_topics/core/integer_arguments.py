@@ -9,9 +9,8 @@ import numpy as np
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import without_gradient
 from refluid.ir import Variable
-
-__all__: list[str] = []
 
 Integers = Variable | Sequence[int | Variable]
 
@@ -29,8 +28,7 @@ def pass_integers(
     """
     check_type(values, what, (Variable, list, tuple), helper.layer_type)
     if isinstance(values, Variable):
-        values.stop_gradient = True
-        return {slot: [values]}, None
+        return {slot: without_gradient(values)}, None
     attr = [unknown if isinstance(value, Variable) else check_integer(helper, what, value) for value in values]
     if not any(isinstance(value, Variable) for value in values):
         return {}, attr
@@ -57,7 +55,6 @@ def integer_variable(helper: LayerHelper, value: int | Variable) -> Variable:
     from paddle.fluid.layers._topics.tensor.create import fill_constant
 
     if isinstance(value, Variable):
-        value.stop_gradient = True
-        return value
+        return without_gradient(value)
     out = helper.create_variable_for_type_inference("int32")
     return fill_constant([1], "int32", value, force_cpu=True, out=out)

@@ -7,8 +7,6 @@ from typing import Any
 
 from refluid.ir import Variable
 
-__all__: list[str] = []
-
 
 def same_structure(first: Any, second: Any) -> bool:
     """Returns whether two nested structures hold variables in the same positions."""

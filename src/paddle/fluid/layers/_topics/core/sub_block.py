@@ -9,8 +9,6 @@ from paddle.fluid.framework import default_main_program
 from refluid.ir import Block, Program, Variable, VarType
 from refluid.ir.overwritten import named_inputs
 
-__all__: list[str] = []
-
 
 @contextmanager
 def open_block(program: Program | None = None) -> Iterator[Block]:
@@ -21,6 +19,13 @@ def open_block(program: Program | None = None) -> Iterator[Block]:
         yield block
     finally:
         program._rollback()
+
+
+def parent_block() -> Block:
+    """Returns the block that encloses the current one."""
+    parent = default_main_program().current_block().parent
+    assert parent is not None
+    return parent
 
 
 def outer_reads(block: Block, local: Iterable[str] = (), implied: bool = True) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_output, append_single_op, input_or_attr, named_layer
 from refluid.ir import Variable
 from refluid.ops.core.registry import lookup
 
@@ -81,23 +82,13 @@ def _layer(type: str, attributes: dict[str, Any]) -> Callable[..., Variable]:
         check_variable_and_dtype(given["x"], "x", dtypes, type)
         return _append(type, given["x"], given["name"], {name: given[name] for name in attributes})
 
-    layer.__name__ = layer.__qualname__ = type
     layer.__signature__ = signature  # type: ignore[attr-defined]
-    layer.__doc__ = f"Computes {_PLAIN[type]} element-wise." if type in _PLAIN else lookup(type).rule.__doc__
-    return layer
+    doc = f"Computes {_PLAIN[type]} element-wise." if type in _PLAIN else lookup(type).rule.__doc__
+    return named_layer(layer, type, doc)
 
 
 def _append(type: str, x: Variable, name: str | None, attrs: dict[str, Any], **inputs: Variable) -> Variable:
-    helper = LayerHelper(type, name=name)
-    out = helper.create_variable_for_type_inference(x.dtype)
-    given = {slot: [variable] for slot, variable in inputs.items()}
-    helper.append_op(
-        type=type,
-        inputs={"X": [x], **given},
-        outputs={"Out": [out]},
-        attrs={key: value for key, value in attrs.items() if value is not None},
-    )
-    return out
+    return append_single_op(type, {"X": x, **inputs}, {"Out": x.dtype}, attrs, name)["Out"]
 
 
 def softshrink(x, name=None, alpha=None):
@@ -117,9 +108,8 @@ def swish(x, beta=1.0, name=None):
 def pow(x, factor=1.0, name=None):
     """Computes x to the power of ``factor``, a number or a variable of one element."""
     check_variable_and_dtype(x, "x", _NUMBERS, "pow")
-    if isinstance(factor, Variable):
-        return _append("pow", x, name, {}, FactorTensor=factor)
-    return _append("pow", x, name, {"factor": float(factor)})
+    inputs, attrs = input_or_attr(factor if isinstance(factor, Variable) else float(factor), "FactorTensor", "factor")
+    return _append("pow", x, name, attrs, **inputs)
 
 
 def prelu(x, mode, param_attr=None, name=None):
@@ -138,9 +128,7 @@ def prelu(x, mode, param_attr=None, name=None):
     alpha = helper.create_parameter(
         helper.param_attr, shapes[mode], dtype="float32", default_initializer=Constant(0.25)
     )
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(type="prelu", inputs={"X": [x], "Alpha": [alpha]}, outputs={"Out": [out]}, attrs={"mode": mode})
-    return out
+    return append_output(helper, {"X": x, "Alpha": alpha}, x.dtype, {"mode": mode})
 
 
 def maxout(x, groups, name=None, axis=1):

@@ -4,194 +4,119 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paddle.fluid.initializer import Normal
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import require_floating
+from paddle.fluid.layers._topics.core.append import append_outputs, named_layer, require_floating
 from paddle.fluid.layers._topics.core.integer_arguments import per_dim
 from refluid.ir import Variable
 
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
 
 
-def conv2d(
-    input: Variable,
-    num_filters: int,
-    filter_size: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: Any = None,
-    name: str | None = None,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Convolves images with ``num_filters`` filters.
+def _conv(type: str, data_format: str, doc: str) -> Callable[..., Variable]:
+    rank = _rank(type)
 
-    Args:
-      filter_size, stride, dilation: a number, or one for height and one for width.
-      padding: a number, one per dim, one before and one after each dim, a pair for every dim of the input, "SAME" or
-        "VALID".
-      groups: the number of channel groups; each filter sees the channels of one group.
-      data_format: "NCHW" or "NHWC"; filters are [num_filters, channels / groups, height, width] either way.
-    """
-    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
-    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
-    return _conv("conv2d", input, num_filters, filter_size, window, use_cudnn, layer)
-
-
-def conv3d(
-    input: Variable,
-    num_filters: int,
-    filter_size: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: Any = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
-    """Convolves volumes with ``num_filters`` filters; arguments as for conv2d, with depth first."""
-    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
-    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
-    return _conv("conv3d", input, num_filters, filter_size, window, use_cudnn, layer)
-
-
-def conv2d_transpose(
-    input: Variable,
-    num_filters: int,
-    output_size: Any = None,
-    filter_size: Any = None,
-    padding: Any = 0,
-    stride: Any = 1,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: Any = None,
-    name: str | None = None,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Applies a transposed convolution to images: the gradient of conv2d with respect to its input.
-
-    Args:
-      output_size: height and width of the result; determines the filter size if that is not given.
-      filter_size: height and width of the filters; determines the smallest result if output_size is not given.
-    """
-    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
-    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
-    return _conv_transpose("conv2d_transpose", input, num_filters, output_size, filter_size, window, use_cudnn, layer)
-
-
-def conv3d_transpose(
-    input: Variable,
-    num_filters: int,
-    output_size: Any = None,
-    filter_size: Any = None,
-    padding: Any = 0,
-    stride: Any = 1,
-    dilation: Any = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: Any = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
-    """Applies a transposed convolution to volumes; arguments as for conv2d_transpose, with depth first."""
-    window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "data_format": data_format}
-    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name}
-    return _conv_transpose("conv3d_transpose", input, num_filters, output_size, filter_size, window, use_cudnn, layer)
-
-
-def _conv(
-    type: str, input: Variable, num_filters: int, filter_size: Any, window: dict[str, Any], use_cudnn: bool, layer: dict
-) -> Variable:
-    rank, groups = _rank(type), window["groups"]
-    channels = _channels(type, input, groups, window["data_format"], use_cudnn, rank)
-    kernel = per_dim(filter_size, rank, "filter_size")
-    attrs = {**_window_attrs(window, rank), "use_cudnn": use_cudnn, "use_mkldnn": False}
-    if rank == 2:
-        attrs["fuse_relu_before_depthwise_conv"] = False
-        if channels == groups and num_filters % channels == 0 and not use_cudnn:
-            type = "depthwise_conv2d"
-    helper = LayerHelper(type, input=input, **layer)
-    filters = helper.create_parameter(
-        helper.param_attr,
-        [num_filters, channels // (groups or 1), *kernel],
-        input.dtype,
-        default_initializer=Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * channels)), 0),
-    )
-    return _finish(helper, input, filters, attrs, window["data_format"])
-
-
-def _conv_transpose(
-    type: str,
-    input: Variable,
-    num_filters: int,
-    output_size: Any,
-    filter_size: Any,
-    window: dict[str, Any],
-    use_cudnn: bool,
-    layer: dict[str, Any],
-) -> Variable:
-    rank, groups = _rank(type), window["groups"]
-    channels = _channels(type, input, groups, window["data_format"], use_cudnn, rank)
-    if rank == 2 and channels == groups == num_filters and not use_cudnn:
-        type = "depthwise_conv2d_transpose"
-    helper = LayerHelper(type, input=input, **layer)
-    attrs = {**_window_attrs(window, rank), "use_cudnn": use_cudnn}
-    wanted = [] if output_size is None else per_dim(output_size, rank, "output_size")
-    if filter_size is not None:
+    def layer(
+        input: Variable,
+        num_filters: int,
+        filter_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: Any = None,
+        name: str | None = None,
+        data_format: str = data_format,
+    ) -> Variable:
+        channels = _channels(type, input, groups, data_format, use_cudnn, rank)
         kernel = per_dim(filter_size, rank, "filter_size")
-    elif not wanted:
-        raise ValueError(f"{type}: output_size is required if filter_size is None")
-    else:
-        kernel = _kernel_for(wanted, _space(input, window["data_format"]), attrs)
-    shape = [channels, num_filters // (groups or 1), *kernel]
-    filters = helper.create_parameter(helper.param_attr, shape, input.dtype)
-    # Fluid's attribute does not distinguish volumes from images.
-    data_format = "NHWC" if window["data_format"].endswith("C") else "NCHW"
-    attrs |= {"output_size": wanted, "data_format": data_format}
-    return _finish(helper, input, filters, attrs, data_format)
+        attrs = _window_attrs(rank, stride, padding, dilation, groups, data_format)
+        attrs |= {"use_cudnn": use_cudnn, "use_mkldnn": False}
+        op_type = type
+        if rank == 2:
+            attrs["fuse_relu_before_depthwise_conv"] = False
+            if channels == groups and num_filters % channels == 0 and not use_cudnn:
+                op_type = "depthwise_conv2d"
+        helper = LayerHelper(op_type, input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
+        filters = helper.create_parameter(
+            helper.param_attr,
+            [num_filters, channels // (groups or 1), *kernel],
+            input.dtype,
+            default_initializer=Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * channels)), 0),
+        )
+        return _finish(helper, input, filters, attrs)
+
+    return named_layer(layer, type, doc)
+
+
+def _conv_transpose(type: str, data_format: str, doc: str) -> Callable[..., Variable]:
+    rank = _rank(type)
+
+    def layer(
+        input: Variable,
+        num_filters: int,
+        output_size: Any = None,
+        filter_size: Any = None,
+        padding: Any = 0,
+        stride: Any = 1,
+        dilation: Any = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: Any = None,
+        name: str | None = None,
+        data_format: str = data_format,
+    ) -> Variable:
+        channels = _channels(type, input, groups, data_format, use_cudnn, rank)
+        depthwise = rank == 2 and channels == groups == num_filters and not use_cudnn
+        op_type = "depthwise_conv2d_transpose" if depthwise else type
+        helper = LayerHelper(op_type, input=input, param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
+        attrs = _window_attrs(rank, stride, padding, dilation, groups, data_format)
+        wanted = [] if output_size is None else per_dim(output_size, rank, "output_size")
+        if filter_size is not None:
+            kernel = per_dim(filter_size, rank, "filter_size")
+        elif not wanted:
+            raise ValueError(f"{op_type}: output_size is required if filter_size is None")
+        else:
+            kernel = _kernel_for(wanted, _space(input, data_format), attrs)
+        shape = [channels, num_filters // (groups or 1), *kernel]
+        filters = helper.create_parameter(helper.param_attr, shape, input.dtype)
+        # Fluid's attribute does not distinguish volumes from images.
+        fluid_format = "NHWC" if data_format.endswith("C") else "NCHW"
+        attrs |= {"use_cudnn": use_cudnn, "output_size": wanted, "data_format": fluid_format}
+        return _finish(helper, input, filters, attrs)
+
+    return named_layer(layer, type, doc)
 
 
 def _rank(type: str) -> int:
     return 3 if "3d" in type else 2
 
 
-def _finish(helper: LayerHelper, input: Variable, filters: Any, attrs: dict[str, Any], data_format: str) -> Variable:
-    out = helper.create_variable_for_type_inference(input.dtype)
-    inputs = {"Input": [input], "Filter": [filters]}
-    helper.append_op(type=helper.layer_type, inputs=inputs, outputs={"Output": [out]}, attrs=attrs)
-    if data_format.endswith("C"):
-        rank = len(input.shape)
-        biased = helper.append_bias_op(out, dim_start=rank - 1, dim_end=rank)
-    else:
-        biased = helper.append_bias_op(out, dim_start=1, dim_end=2)
-    return helper.append_activation(biased)
+def _finish(helper: LayerHelper, input: Variable, filters: Any, attrs: dict[str, Any]) -> Variable:
+    out = append_outputs(helper, {"Input": input, "Filter": filters}, {"Output": input.dtype}, attrs)["Output"]
+    channel_dim = len(input.shape) - 1 if attrs["data_format"].endswith("C") else 1
+    return helper.append_activation(helper.append_bias_op(out, dim_start=channel_dim, dim_end=channel_dim + 1))
 
 
-def _window_attrs(arguments: dict[str, Any], rank: int) -> dict[str, Any]:
-    paddings, algorithm = paddings_of(arguments["padding"], rank, arguments["data_format"])
+def _window_attrs(
+    rank: int, stride: Any, padding: Any, dilation: Any, groups: int | None, data_format: str
+) -> dict[str, Any]:
+    paddings, algorithm = paddings_of(padding, rank, data_format)
     return {
-        "strides": per_dim(arguments["stride"], rank, "stride"),
+        "strides": per_dim(stride, rank, "stride"),
         "paddings": paddings,
         "padding_algorithm": algorithm,
-        "dilations": per_dim(arguments["dilation"], rank, "dilation"),
-        "groups": arguments["groups"] or 1,
-        "data_format": arguments["data_format"],
+        "dilations": per_dim(dilation, rank, "dilation"),
+        "groups": groups or 1,
+        "data_format": data_format,
     }
 
 
@@ -242,3 +167,38 @@ def paddings_of(padding: Any, rank: int, data_format: str) -> tuple[list[int], s
         sides = per_dim(padding, 2 * rank, "padding")
         return (sides[::2] if sides[::2] == sides[1::2] else sides), "EXPLICIT"
     return per_dim(padding, rank, "padding"), "EXPLICIT"
+
+
+conv2d = _conv(
+    "conv2d",
+    "NCHW",
+    """Convolves images with ``num_filters`` filters.
+
+    Args:
+      filter_size, stride, dilation: a number, or one for height and one for width.
+      padding: a number, one per dim, one before and one after each dim, a pair for every dim of the input, "SAME" or
+        "VALID".
+      groups: the number of channel groups; each filter sees the channels of one group.
+      data_format: "NCHW" or "NHWC"; filters are [num_filters, channels / groups, height, width] either way.
+    """,
+)
+conv3d = _conv(
+    "conv3d",
+    "NCDHW",
+    "Convolves volumes with ``num_filters`` filters; arguments as for conv2d, with depth first.",
+)
+conv2d_transpose = _conv_transpose(
+    "conv2d_transpose",
+    "NCHW",
+    """Applies a transposed convolution to images: the gradient of conv2d with respect to its input.
+
+    Args:
+      output_size: height and width of the result; determines the filter size if that is not given.
+      filter_size: height and width of the filters; determines the smallest result if output_size is not given.
+    """,
+)
+conv3d_transpose = _conv_transpose(
+    "conv3d_transpose",
+    "NCDHW",
+    "Applies a transposed convolution to volumes; arguments as for conv2d_transpose, with depth first.",
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_outputs, append_single_op, require_floating
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable
 
@@ -34,12 +34,8 @@ def linear_chain_crf(
     tags = input.shape[1] if length is None else input.shape[2]
     transition = helper.create_parameter(attr=helper.param_attr, shape=[tags + 2, tags], dtype=dtype)
     slots = ("Alpha", "EmissionExps", "TransitionExps", "LogLikelihood")
-    made = {slot: helper.create_variable_for_type_inference(dtype) for slot in slots}
-    inputs = {"Emission": [input], "Transition": transition, "Label": [label]}
-    if length is not None:
-        inputs["Length"] = [length]
-    helper.append_op(type="linear_chain_crf", inputs=inputs, outputs=made)
-    return made["LogLikelihood"]
+    inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
+    return append_outputs(helper, inputs, dict.fromkeys(slots, dtype))["LogLikelihood"]
 
 
 def crf_decoding(
@@ -55,12 +51,8 @@ def crf_decoding(
     name = param_attr.name if isinstance(param_attr, ParamAttr) else param_attr
     if not isinstance(name, str):
         raise ValueError("crf_decoding: param_attr must name the transition weights of the linear_chain_crf")
-    transition = helper.get_parameter(name)
-    path = helper.create_variable_for_type_inference("int64")
-    given = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
-    inputs = {slot: [variable] for slot, variable in given.items() if variable is not None}
-    helper.append_op(type="crf_decoding", inputs=inputs, outputs={"ViterbiPath": [path]})
-    return path
+    inputs = {"Emission": input, "Transition": helper.get_parameter(name), "Label": label, "Length": length}
+    return append_outputs(helper, inputs, {"ViterbiPath": "int64"})["ViterbiPath"]
 
 
 def chunk_eval(

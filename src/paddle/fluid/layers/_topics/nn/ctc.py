@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op, require_integer
+from paddle.fluid.layers._topics.core.append import append_output, append_outputs, append_single_op, require_integer
 from refluid.ir import Variable
 
 __all__ = ["ctc_greedy_decoder", "edit_distance", "warpctc"]
@@ -56,19 +56,13 @@ def ctc_greedy_decoder(
 
     helper = LayerHelper("ctc_greedy_decoder", name=name)
     _, classes = layers.topk(input, k=1)
-    out = helper.create_variable_for_type_inference("int64")
     attrs = {"merge_repeated": True, "blank": blank}
     if input_length is None:
-        helper.append_op(type="ctc_align", inputs={"Input": [classes]}, outputs={"Output": [out]}, attrs=attrs)
-        return out
-    lengths = helper.create_variable_for_type_inference("int64")
-    helper.append_op(
-        type="ctc_align",
-        inputs={"Input": [layers.squeeze(classes, [2])], "InputLength": [input_length]},
-        outputs={"Output": [out], "OutputLength": [lengths]},
-        attrs={**attrs, "padding_value": padding_value},
-    )
-    return out, lengths
+        return append_outputs(helper, {"Input": classes}, {"Output": "int64"}, attrs, "ctc_align")["Output"]
+    inputs = {"Input": layers.squeeze(classes, [2]), "InputLength": input_length}
+    outputs = {"Output": "int64", "OutputLength": "int64"}
+    made = append_outputs(helper, inputs, outputs, {**attrs, "padding_value": padding_value}, "ctc_align")
+    return made["Output"], made["OutputLength"]
 
 
 def edit_distance(
@@ -87,24 +81,11 @@ def edit_distance(
     """
     require_integer("edit_distance", input=input, label=label)
     helper = LayerHelper("edit_distance", input=input)
-
-    def fresh() -> Variable:
-        return helper.create_variable_for_type_inference("int64")
-
     if ignored_tokens:
-        pairs = [(ids, fresh()) for ids in (input, label)]
-        for ids, erased in pairs:
-            attrs = {"tokens": list(ignored_tokens)}
-            helper.append_op(type="sequence_erase", inputs={"X": [ids]}, outputs={"Out": [erased]}, attrs=attrs)
-        input, label = (erased for _, erased in pairs)
-    inputs = {"Hyps": [input], "Refs": [label]}
+        attrs = {"tokens": list(ignored_tokens)}
+        input, label = (append_output(helper, {"X": ids}, "int64", attrs, "sequence_erase") for ids in (input, label))
+    inputs = {"Hyps": input, "Refs": label}
     if input_length is not None and label_length is not None:
-        inputs.update(HypsLength=[input_length], RefsLength=[label_length])
-    out, count = fresh(), fresh()
-    helper.append_op(
-        type="edit_distance",
-        inputs=inputs,
-        outputs={"Out": [out], "SequenceNum": [count]},
-        attrs={"normalized": normalized},
-    )
-    return out, count
+        inputs.update(HypsLength=input_length, RefsLength=label_length)
+    made = append_outputs(helper, inputs, {"Out": "int64", "SequenceNum": "int64"}, {"normalized": normalized})
+    return made["Out"], made["SequenceNum"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import require_floating
+from paddle.fluid.layers._topics.core.append import append_single_op, require_floating, without_gradient
 from refluid.ir import Variable, VarType
 
 __all__ = ["dropout"]
@@ -26,9 +25,6 @@ def dropout(
         divides by it during training.
     """
     require_floating("dropout", x=x)
-    helper = LayerHelper("dropout", name=name)
-    out = helper.create_variable_for_type_inference(x.dtype)
-    mask = helper.create_variable_for_type_inference(VarType.UINT8, stop_gradient=True)
     attrs = {
         "dropout_prob": dropout_prob,
         "is_test": is_test,
@@ -36,5 +32,6 @@ def dropout(
         "seed": seed or 0,
         "dropout_implementation": dropout_implementation,
     }
-    helper.append_op(type="dropout", inputs={"X": [x]}, outputs={"Out": [out], "Mask": [mask]}, attrs=attrs)
-    return out
+    made = append_single_op("dropout", {"X": x}, {"Out": x.dtype, "Mask": VarType.UINT8}, attrs, name)
+    without_gradient(made["Mask"])
+    return made["Out"]

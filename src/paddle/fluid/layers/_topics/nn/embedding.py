@@ -7,7 +7,13 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import FLOATING, append_single_op, require_floating, require_integer
+from paddle.fluid.layers._topics.core.append import (
+    FLOATING,
+    append_output,
+    append_single_op,
+    require_floating,
+    require_integer,
+)
 from refluid.ir import Variable, VarType
 
 __all__ = [
@@ -62,19 +68,13 @@ def look_up(
         padding_idx += size[0]
     helper = LayerHelper("embedding", input=input, param_attr=param_attr)
     table = helper.create_parameter(attr=helper.param_attr, shape=size, dtype=dtype, is_bias=False)
-    found = helper.create_variable_for_type_inference(dtype)
-    helper.append_op(
-        type=op_type,
-        inputs={"Ids": [input], "W": [table]},
-        outputs={"Out": [found]},
-        attrs={
-            "is_sparse": is_sparse,
-            "is_distributed": is_distributed,
-            "remote_prefetch": is_sparse and not is_distributed,
-            "padding_idx": padding_idx,
-        },
-    )
-    return found
+    attrs = {
+        "is_sparse": is_sparse,
+        "is_distributed": is_distributed,
+        "remote_prefetch": is_sparse and not is_distributed,
+        "padding_idx": padding_idx,
+    }
+    return append_output(helper, {"Ids": input, "W": table}, dtype, attrs, op_type)
 
 
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:

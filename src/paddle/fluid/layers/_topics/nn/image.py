@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import (
+    append_output,
+    append_single_op,
+    named_layer,
+    require_floating,
+    without_gradient,
+)
 from paddle.fluid.layers._topics.core.integer_arguments import integer_variable
 from refluid.ir import Variable
 
@@ -65,18 +72,16 @@ def image_resize(
     if data_format not in _LAYOUTS[rank]:
         raise ValueError(f"image_resize: data_format must be one of {list(_LAYOUTS[rank])}, not {data_format}")
     helper = LayerHelper(op_type, name=name)
-    inputs, sizes = {"X": [input]}, {}
+    inputs, sizes = {"X": input}, {}
     if out_shape is not None:
         sizes = _size_arguments(helper, out_shape, rank - 2, inputs)
     elif isinstance(scale, Variable):
-        scale.stop_gradient = True
-        inputs["Scale"] = [scale]
+        inputs["Scale"] = without_gradient(scale)
     else:
         sizes = {"scale": _factor(scale)}
     if actual_shape is not None:
         check_type(actual_shape, "actual_shape", Variable, "image_resize")
-        actual_shape.stop_gradient = True
-        inputs["OutSize"] = [actual_shape]
+        inputs["OutSize"] = without_gradient(actual_shape)
     attrs = {
         "out_d": -1,
         "out_h": -1,
@@ -87,9 +92,7 @@ def image_resize(
         "align_mode": align_mode,
         "data_layout": _LAYOUTS[rank][data_format],
     }
-    out = helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(type=op_type, inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
-    return out
+    return append_output(helper, inputs, input.dtype, attrs)
 
 
 def _factor(scale: Any) -> float:
@@ -102,8 +105,7 @@ def _factor(scale: Any) -> float:
 def _size_arguments(helper: LayerHelper, out_shape: Any, count: int, inputs: dict[str, Any]) -> dict[str, int]:
     """Returns the size as attributes and adds variable sizes to ``inputs``."""
     if isinstance(out_shape, Variable):
-        out_shape.stop_gradient = True
-        inputs["OutSize"] = [out_shape]
+        inputs["OutSize"] = without_gradient(out_shape)
         return {}
     check_type(out_shape, "out_shape", (list, tuple, Variable), "image_resize")
     if len(out_shape) != count:
@@ -116,34 +118,24 @@ def _size_arguments(helper: LayerHelper, out_shape: Any, count: int, inputs: dic
     return dict(zip(("out_d", "out_h", "out_w")[3 - count :], sizes, strict=True))
 
 
-def resize_bilinear(
-    input: Variable,
-    out_shape: Any = None,
-    scale: Any = None,
-    name: str | None = None,
-    actual_shape: Variable | None = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Resizes images by bilinear interpolation; see image_resize."""
-    return image_resize(input, out_shape, scale, name, "BILINEAR", actual_shape, align_corners, align_mode, data_format)
+def _resize(method: str, data_format: str, doc: str) -> Callable[..., Variable]:
+    def layer(
+        input: Variable,
+        out_shape: Any = None,
+        scale: Any = None,
+        name: str | None = None,
+        actual_shape: Variable | None = None,
+        align_corners: bool = True,
+        align_mode: int = 1,
+        data_format: str = data_format,
+    ) -> Variable:
+        return image_resize(input, out_shape, scale, name, method, actual_shape, align_corners, align_mode, data_format)
+
+    return named_layer(layer, f"resize_{method.lower()}", doc)
 
 
-def resize_trilinear(
-    input: Variable,
-    out_shape: Any = None,
-    scale: Any = None,
-    name: str | None = None,
-    actual_shape: Variable | None = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCDHW",
-) -> Variable:
-    """Resizes volumes by trilinear interpolation; see image_resize."""
-    return image_resize(
-        input, out_shape, scale, name, "TRILINEAR", actual_shape, align_corners, align_mode, data_format
-    )
+resize_bilinear = _resize("BILINEAR", "NCHW", "Resizes images by bilinear interpolation; see image_resize.")
+resize_trilinear = _resize("TRILINEAR", "NCDHW", "Resizes volumes by trilinear interpolation; see image_resize.")
 
 
 def resize_nearest(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_output
 
 __all__ = ["fc"]
 
@@ -36,14 +37,9 @@ def fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=Non
         weight = helper.create_parameter(attr, [math.prod(x.shape[kept:]), size], dtype)
         if weight is None:
             raise ValueError("fc: param_attr cannot be False, because fc requires a weight")
-        product = helper.create_variable_for_type_inference(dtype)
         attrs = {"x_num_col_dims": kept, "y_num_col_dims": 1}
-        helper.append_op(type="mul", inputs={"X": [x], "Y": [weight]}, outputs={"Out": [product]}, attrs=attrs)
-        products.append(product)
-    total = products[0]
-    if len(products) > 1:
-        total = helper.create_variable_for_type_inference(dtype)
-        helper.append_op(type="sum", inputs={"X": products}, outputs={"Out": [total]})
+        products.append(append_output(helper, {"X": x, "Y": weight}, dtype, attrs, "mul"))
+    total = append_output(helper, {"X": products}, dtype, op_type="sum") if len(products) > 1 else products[0]
     first = helper.multiple_input()[0]
     return helper.append_activation(
         helper.append_bias_op(total, dim_start=len(first.shape) - 1 if num_flatten_dims == -1 else num_flatten_dims)

@@ -8,7 +8,12 @@ from typing import Any
 
 from paddle.fluid.initializer import Constant, Normal
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import require_floating
+from paddle.fluid.layers._topics.core.append import (
+    append_output,
+    input_or_attr,
+    require_floating,
+    without_gradient,
+)
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable, VarType
 
@@ -65,31 +70,31 @@ def batch_norm(
             trainable=False,
             do_model_average=do_model_average_for_mean_and_var,
         )
-        averages.append(helper.create_parameter(attr, shape, dtype))
-        averages[-1].stop_gradient = True
+        averages.append(without_gradient(helper.create_parameter(attr, shape, dtype)))
+    mean, variance = averages
     saved = [helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2)]
     out = input if in_place else helper.create_variable_for_type_inference(input.dtype)
-    inputs = {"X": input, "Scale": scale, "Bias": bias, "Mean": averages[0], "Variance": averages[1]}
-    attrs = {
-        "epsilon": epsilon,
-        "is_test": is_test,
-        "data_layout": data_layout,
-        "use_mkldnn": False,
-        "fuse_with_relu": fuse_with_relu,
-        "use_global_stats": use_global_stats,
-    }
-    if isinstance(momentum, Variable):
-        inputs["MomentumTensor"] = momentum
-    else:
-        attrs["momentum"] = momentum
-    outputs = {
-        "Y": out,
-        "MeanOut": averages[0],
-        "VarianceOut": averages[1],
-        "SavedMean": saved[0],
-        "SavedVariance": saved[1],
-    }
-    helper.append_op(type="batch_norm", inputs=inputs, outputs=outputs, attrs=attrs)
+    rate, attrs = input_or_attr(momentum, "MomentumTensor", "momentum")
+    helper.append_op(
+        type="batch_norm",
+        inputs={"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance, **rate},
+        outputs={
+            "Y": out,
+            "MeanOut": mean,
+            "VarianceOut": variance,
+            "SavedMean": saved[0],
+            "SavedVariance": saved[1],
+        },
+        attrs={
+            **attrs,
+            "epsilon": epsilon,
+            "is_test": is_test,
+            "data_layout": data_layout,
+            "use_mkldnn": False,
+            "fuse_with_relu": fuse_with_relu,
+            "use_global_stats": use_global_stats,
+        },
+    )
     return helper.append_activation(out)
 
 
@@ -113,12 +118,9 @@ def instance_norm(
     bias = helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
     mean, variance = (helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2))
     out = helper.create_variable_for_type_inference(dtype)
-    helper.append_op(
-        type="instance_norm",
-        inputs={"X": input, "Scale": scale, "Bias": bias},
-        outputs={"Y": out, "SavedMean": mean, "SavedVariance": variance},
-        attrs={"epsilon": epsilon},
-    )
+    inputs = {"X": input, "Scale": scale, "Bias": bias}
+    outputs = {"Y": out, "SavedMean": mean, "SavedVariance": variance}
+    helper.append_op(type="instance_norm", inputs=inputs, outputs=outputs, attrs={"epsilon": epsilon})
     return out
 
 
@@ -154,12 +156,9 @@ def layer_norm(
         warnings.warn("layer_norm: bias_attr has no effect with shift=False", stacklevel=2)
     mean, variance = (helper.create_variable_for_type_inference(input.dtype, stop_gradient=True) for _ in range(2))
     out = helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(
-        type="layer_norm",
-        inputs=inputs,
-        outputs={"Y": out, "Mean": mean, "Variance": variance},
-        attrs={"epsilon": epsilon, "begin_norm_axis": begin_norm_axis},
-    )
+    outputs = {"Y": out, "Mean": mean, "Variance": variance}
+    attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
+    helper.append_op(type="layer_norm", inputs=inputs, outputs=outputs, attrs=attrs)
     return helper.append_activation(out)
 
 
@@ -270,8 +269,9 @@ def spectral_norm(
     rows = weight.shape[dim]
     inputs = {"Weight": weight}
     for slot, size in (("U", rows), ("V", math.prod(weight.shape) // rows)):
-        inputs[slot] = helper.create_parameter(ParamAttr(), [size], weight.dtype, default_initializer=Normal(0.0, 1.0))
-        inputs[slot].stop_gradient = True
+        start = Normal(0.0, 1.0)
+        vector = helper.create_parameter(ParamAttr(), [size], weight.dtype, default_initializer=start)
+        inputs[slot] = without_gradient(vector)
     out = helper.create_variable(dtype=weight.dtype)
     attrs = {"dim": dim, "power_iters": power_iters, "eps": eps}
     helper.append_op(type="spectral_norm", inputs=inputs, outputs={"Out": out}, attrs=attrs)
@@ -293,14 +293,10 @@ def lrn(
         raise ValueError(f"lrn requires an input with four dims, got {len(input.shape)}")
     _channels(input, data_format, "lrn")
     helper = LayerHelper("lrn", **locals())
+    attrs = {"n": n, "k": k, "alpha": alpha, "beta": beta, "data_format": data_format}
     middle = helper.create_variable_for_type_inference(input.dtype, stop_gradient=True)
     out = helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(
-        type="lrn",
-        inputs={"X": input},
-        outputs={"Out": out, "MidOut": middle},
-        attrs={"n": n, "k": k, "alpha": alpha, "beta": beta, "data_format": data_format},
-    )
+    helper.append_op(type="lrn", inputs={"X": input}, outputs={"Out": out, "MidOut": middle}, attrs=attrs)
     return out
 
 
@@ -317,11 +313,5 @@ def affine_channel(
     if scale is None or bias is None:
         raise ValueError("affine_channel requires both scale and bias")
     helper = LayerHelper("affine_channel", **locals())
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(
-        type="affine_channel",
-        inputs={"X": x, "Scale": scale, "Bias": bias},
-        outputs={"Out": out},
-        attrs={"data_layout": data_layout},
-    )
+    out = append_output(helper, {"X": x, "Scale": scale, "Bias": bias}, x.dtype, {"data_layout": data_layout})
     return helper.append_activation(out)

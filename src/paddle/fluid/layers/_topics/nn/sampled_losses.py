@@ -10,7 +10,12 @@ import numpy as np
 
 from paddle.fluid.initializer import NumpyArrayInitializer
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import (
+    append_outputs,
+    append_single_op,
+    require_floating,
+    without_gradient,
+)
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable
 
@@ -48,32 +53,20 @@ def nce(
     weight = helper.create_parameter(
         attr=helper.param_attr, shape=[num_total_classes, input.shape[1]], dtype=input.dtype
     )
-    inputs = {"Input": [input], "Label": [label], "Weight": [weight]}
-    if helper.bias_attr:
-        bias = helper.create_parameter(
-            attr=helper.bias_attr, shape=[num_total_classes, 1], dtype=input.dtype, is_bias=True
-        )
-        inputs["Bias"] = [bias]
-    cost, logits = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
-    labels = helper.create_variable_for_type_inference(label.dtype)
-    if sample_weight is not None:
-        inputs["SampleWeight"] = [sample_weight]
+    bias = helper.create_parameter(attr=helper.bias_attr, shape=[num_total_classes, 1], dtype=input.dtype, is_bias=True)
+    inputs = {"Input": input, "Label": label, "Weight": weight, "Bias": bias, "SampleWeight": sample_weight}
     if sampler == "custom_dist":
         inputs.update(_custom_distribution(helper, custom_dist, num_total_classes))
-    helper.append_op(
-        type="nce",
-        inputs=inputs,
-        outputs={"Cost": [cost], "SampleLogits": [logits], "SampleLabels": [labels]},
-        attrs={
-            "num_total_classes": int(num_total_classes),
-            "num_neg_samples": samples,
-            "seed": seed,
-            "sampler": _SAMPLERS[sampler],
-            "is_sparse": is_sparse,
-            "remote_prefetch": is_sparse,
-        },
-    )
-    return cost / (samples + 1)
+    outputs = {"Cost": input.dtype, "SampleLogits": input.dtype, "SampleLabels": label.dtype}
+    attrs = {
+        "num_total_classes": int(num_total_classes),
+        "num_neg_samples": samples,
+        "seed": seed,
+        "sampler": _SAMPLERS[sampler],
+        "is_sparse": is_sparse,
+        "remote_prefetch": is_sparse,
+    }
+    return append_outputs(helper, inputs, outputs, attrs)["Cost"] / (samples + 1)
 
 
 def _custom_distribution(helper: LayerHelper, distribution: Sequence[float] | None, classes: int) -> dict[str, Any]:
@@ -90,8 +83,7 @@ def _custom_distribution(helper: LayerHelper, distribution: Sequence[float] | No
         table = helper.create_parameter(
             attr=ParamAttr(), shape=value.shape, dtype=value.dtype, default_initializer=NumpyArrayInitializer(value)
         )
-        table.stop_gradient = True
-        inputs[slot] = [table]
+        inputs[slot] = without_gradient(table)
     return inputs
 
 
@@ -144,16 +136,18 @@ def hsigmoid(
     out, steps = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
     nodes = num_classes if is_custom else num_classes - 1
     weight = helper.create_parameter(attr=helper.param_attr, shape=[nodes, input.shape[1]], dtype=input.dtype)
-    inputs = {"X": [input], "W": [weight], "Label": [label]}
-    if is_custom:
-        inputs |= {"PathTable": [path_table], "PathCode": [path_code]}
-    if helper.bias_attr:
-        bias = helper.create_parameter(attr=helper.bias_attr, shape=[nodes, 1], dtype=input.dtype, is_bias=True)
-        inputs["Bias"] = [bias]
+    bias = helper.create_parameter(attr=helper.bias_attr, shape=[nodes, 1], dtype=input.dtype, is_bias=True)
     helper.append_op(
         type="hierarchical_sigmoid",
-        inputs=inputs,
-        outputs={"Out": [out], "PreOut": [steps], "W_Out": [weight]},
+        inputs={
+            "X": input,
+            "W": weight,
+            "Label": label,
+            "PathTable": path_table,  # given for custom trees only
+            "PathCode": path_code,
+            "Bias": bias,
+        },
+        outputs={"Out": out, "PreOut": steps, "W_Out": weight},
         attrs={"num_classes": num_classes, "is_sparse": is_sparse, "remote_prefetch": is_sparse},
     )
     return out
@@ -185,24 +179,23 @@ def sampled_softmax_with_cross_entropy(
         )
     helper = LayerHelper("sample_logits", logits=logits)
     new = helper.create_variable_for_type_inference
-    inputs = {"Logits": [logits], "Labels": [label]}
+    inputs = {"Logits": logits, "Labels": label}
     if use_customized_samples:
         samples, probabilities = customized_samples, customized_probabilities
-        inputs |= {"CustomizedSamples": [samples], "CustomizedProbabilities": [probabilities]}
+        inputs |= {"CustomizedSamples": samples, "CustomizedProbabilities": probabilities}
     else:
         samples, probabilities = new("int64"), new(logits.dtype)
     sampled_logits, sampled_label, one_hot = new(logits.dtype), new("int64"), new(logits.dtype)
-    logits_dim, labels_dim = new(logits.dtype), new(label.dtype)
     helper.append_op(
         type="sample_logits",
         inputs=inputs,
         outputs={
-            "Samples": [samples],
-            "Probabilities": [probabilities],
-            "SampledLabels": [sampled_label],
-            "SampledLogits": [sampled_logits],
-            "LogitsDim": [logits_dim],
-            "LabelsDim": [labels_dim],
+            "Samples": samples,
+            "Probabilities": probabilities,
+            "SampledLabels": sampled_label,
+            "SampledLogits": sampled_logits,
+            "LogitsDim": new(logits.dtype),
+            "LabelsDim": new(label.dtype),
         },
         attrs={
             "use_customized_samples": use_customized_samples,
@@ -212,14 +205,14 @@ def sampled_softmax_with_cross_entropy(
             "seed": seed,
         },
     )
+    helper.append_op(
+        type="one_hot", inputs={"X": sampled_label}, outputs={"Out": one_hot}, attrs={"depth": num_samples + 1}
+    )
     loss, softmax = new(logits.dtype), new(logits.dtype)
     helper.append_op(
-        type="one_hot", inputs={"X": [sampled_label]}, outputs={"Out": [one_hot]}, attrs={"depth": num_samples + 1}
-    )
-    helper.append_op(
         type="softmax_with_cross_entropy",
-        inputs={"Logits": [sampled_logits], "Label": [one_hot]},
-        outputs={"Softmax": [softmax], "Loss": [loss]},
+        inputs={"Logits": sampled_logits, "Label": one_hot},
+        outputs={"Softmax": softmax, "Loss": loss},
         attrs={"soft_label": True, "ignore_index": 0, "numeric_stable_mode": False},
     )
     return loss / num_true

@@ -7,8 +7,15 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op, require_floating, require_integer
-from refluid.ir import Variable
+from paddle.fluid.layers._topics.core.append import (
+    append_output,
+    append_single_op,
+    input_or_attr,
+    require_floating,
+    require_integer,
+    without_gradient,
+)
+from refluid.ir import Variable, as_dtype
 
 __all__ = [
     "im2sequence",
@@ -60,7 +67,7 @@ def sequence_pool(input: Variable, pool_type: str, is_test: bool = False, pad_va
     attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": pad_value}
     outputs = {"Out": input.dtype, "MaxIndex": input.dtype}
     made = append_single_op("sequence_pool", {"X": input}, outputs, attrs)
-    made["MaxIndex"].stop_gradient = True
+    without_gradient(made["MaxIndex"])
     return made["Out"]
 
 
@@ -102,17 +109,9 @@ def sequence_conv(
     helper = LayerHelper("sequence_conv", input=input, bias_attr=bias_attr, param_attr=param_attr, act=act, name=name)
     shape = [filter_size * input.shape[1], num_filters]
     weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=input.dtype)
-    out = helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(
-        type="sequence_conv",
-        inputs={"X": [input], "Filter": [weight]},
-        outputs={"Out": [out]},
-        attrs={
-            "contextStride": filter_stride,
-            "contextStart": -(filter_size // 2) if padding_start is None else padding_start,
-            "contextLength": filter_size,
-        },
-    )
+    start = -(filter_size // 2) if padding_start is None else padding_start
+    attrs = {"contextStride": filter_stride, "contextStart": start, "contextLength": filter_size}
+    out = append_output(helper, {"X": input, "Filter": weight}, input.dtype, attrs)
     return helper.append_activation(helper.append_bias_op(out))
 
 
@@ -122,9 +121,7 @@ def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, 
     helper = LayerHelper("row_conv", input=input, param_attr=param_attr, act=act)
     shape = [future_context_size + 1, input.shape[-1]]
     weight = helper.create_parameter(attr=helper.param_attr, shape=shape, dtype=input.dtype)
-    out = helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(type="row_conv", inputs={"X": [input], "Filter": [weight]}, outputs={"Out": [out]})
-    return helper.append_activation(out)
+    return helper.append_activation(append_output(helper, {"X": input, "Filter": weight}, input.dtype))
 
 
 def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
@@ -132,9 +129,7 @@ def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
     if not isinstance(input, list | tuple) or not input:
         raise TypeError(f"sequence_concat: input must be a list of variables, not {type(input).__name__}")
     helper = LayerHelper("sequence_concat", input=input, name=name)
-    out = helper.create_variable_for_type_inference(helper.input_dtype())
-    helper.append_op(type="sequence_concat", inputs={"X": list(input)}, outputs={"Out": [out]})
-    return out
+    return append_output(helper, {"X": input}, helper.input_dtype())
 
 
 def sequence_slice(input: Variable, offset: Variable, length: Variable, name: str | None = None) -> Variable:
@@ -165,10 +160,9 @@ def sequence_pad(
     check_variable_and_dtype(x, "x", _NUMBERS, "sequence_pad")
     pad_value.stop_gradient = True
     attrs = {"padded_length": -1 if maxlen is None else maxlen}
-    inputs: dict[str, Variable | None] = {"X": x, "PadValue": pad_value}
+    inputs = {"X": x, "PadValue": pad_value}
     made = append_single_op("sequence_pad", inputs, {"Out": x.dtype, "Length": "int64"}, attrs, name)
-    made["Length"].stop_gradient = True
-    return made["Out"], made["Length"]
+    return made["Out"], without_gradient(made["Length"])
 
 
 def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
@@ -192,9 +186,8 @@ def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: 
 def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name: str | None = None) -> Variable:
     """Returns, for each id, the window of ``win_size`` ids that starts with it."""
     require_integer("sequence_enumerate", input=input)
-    out = _single("sequence_enumerate", {"X": input}, {"win_size": win_size, "pad_value": pad_value}, name)
-    out.stop_gradient = True
-    return out
+    attrs = {"win_size": win_size, "pad_value": pad_value}
+    return without_gradient(_single("sequence_enumerate", {"X": input}, attrs, name))
 
 
 def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
@@ -203,16 +196,9 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
     Args:
       maxlen: a number or a variable; defaults to the largest length.
     """
-    helper = LayerHelper("sequence_mask", name=name)
-    out = helper.create_variable_for_type_inference(dtype)
-    inputs, attrs = {"X": [x]}, {"out_dtype": int(out.dtype)}
-    if isinstance(maxlen, Variable):
-        inputs["MaxLenTensor"] = [maxlen]
-    elif maxlen is not None:
-        attrs["maxlen"] = maxlen
-    helper.append_op(type="sequence_mask", inputs=inputs, outputs={"Y": [out]}, attrs=attrs)
-    out.stop_gradient = True
-    return out
+    limit, attrs = input_or_attr(maxlen, "MaxLenTensor", "maxlen")
+    attrs["out_dtype"] = int(as_dtype(dtype))
+    return without_gradient(append_single_op("sequence_mask", {"X": x, **limit}, {"Y": dtype}, attrs, name)["Y"])
 
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:

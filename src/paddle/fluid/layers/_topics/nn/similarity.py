@@ -32,11 +32,9 @@ def bilinear_tensor_product(
     helper = LayerHelper("bilinear_tensor_product", **locals())
     weight = helper.create_parameter(attr=helper.param_attr, shape=[size, x.shape[1], y.shape[1]], dtype=x.dtype)
     out = helper.create_variable_for_type_inference(x.dtype)
-    inputs = {"X": [x], "Y": [y], "Weight": [weight]}
-    if helper.bias_attr:
-        bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, size], dtype=x.dtype, is_bias=True)
-        inputs["Bias"] = [bias]
-    helper.append_op(type="bilinear_tensor_product", inputs=inputs, outputs={"Out": [out]})
+    bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, size], dtype=x.dtype, is_bias=True)
+    inputs = {"X": x, "Y": y, "Weight": weight, "Bias": bias}
+    helper.append_op(type="bilinear_tensor_product", inputs=inputs, outputs={"Out": out})
     return helper.append_activation(out)
 
 

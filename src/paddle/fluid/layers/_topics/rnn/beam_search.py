@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_single_op
 from refluid.ir import Variable
 
 __all__ = ["beam_search", "beam_search_decode"]
@@ -42,13 +43,10 @@ def beam_search(
     selected_ids = helper.create_variable_for_type_inference(pre_ids.dtype)
     # Gathering by it must find the beams of the previous step.
     parent_idx = helper.create_variable_for_type_inference("int32")
-    inputs = {"pre_ids": [pre_ids], "pre_scores": [pre_scores], "scores": [scores]}
-    if ids is not None:
-        inputs["ids"] = [ids]
     helper.append_op(
         type="beam_search",
-        inputs=inputs,
-        outputs={"selected_ids": [selected_ids], "selected_scores": [selected_scores], "parent_idx": [parent_idx]},
+        inputs={"pre_ids": pre_ids, "pre_scores": pre_scores, "scores": scores, "ids": ids},
+        outputs={"selected_ids": selected_ids, "selected_scores": selected_scores, "parent_idx": parent_idx},
         attrs={"level": level, "beam_size": beam_size, "end_id": end_id, "is_accumulated": is_accumulated},
     )
     return (selected_ids, selected_scores, parent_idx) if return_parent_idx else (selected_ids, selected_scores)
@@ -62,13 +60,7 @@ def beam_search_decode(ids, scores, beam_size, end_id, name=None) -> tuple[Varia
     """
     check_type(ids, "ids", Variable, "beam_search_decode")
     check_type(scores, "scores", Variable, "beam_search_decode")
-    helper = LayerHelper("beam_search_decode", name=name)
-    sentence_ids = helper.create_variable_for_type_inference(ids.dtype)
-    sentence_scores = helper.create_variable_for_type_inference(scores.dtype)
-    helper.append_op(
-        type="beam_search_decode",
-        inputs={"Ids": [ids], "Scores": [scores]},
-        outputs={"SentenceIds": [sentence_ids], "SentenceScores": [sentence_scores]},
-        attrs={"beam_size": beam_size, "end_id": end_id},
-    )
-    return sentence_ids, sentence_scores
+    outputs = {"SentenceIds": ids.dtype, "SentenceScores": scores.dtype}
+    attrs = {"beam_size": beam_size, "end_id": end_id}
+    made = append_single_op("beam_search_decode", {"Ids": ids, "Scores": scores}, outputs, attrs, name)
+    return made["SentenceIds"], made["SentenceScores"]

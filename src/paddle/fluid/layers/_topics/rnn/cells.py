@@ -9,8 +9,6 @@ from paddle.fluid.layers._topics.core.nested import flatten, map_structure
 from paddle.fluid.layers._topics.rnn.units import BasicGRUUnit, BasicLSTMUnit
 from refluid.ir import Variable
 
-__all__: list[str] = []
-
 
 class RNNCell:
     """Defines one step: ``call(inputs, states)`` returns outputs and new states, in any nested structure."""

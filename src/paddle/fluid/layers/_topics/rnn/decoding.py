@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from paddle.fluid import layers
-from paddle.fluid.framework import default_main_program
-from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_single_op
 from paddle.fluid.layers._topics.core.nested import flatten, map_structure
+from paddle.fluid.layers._topics.core.sub_block import parent_block
 from paddle.fluid.layers._topics.rnn.cells import swap_batch_and_time
 from refluid.ir import Variable, VarType, unique_name
-
-__all__: list[str] = []
 
 _IMPOSSIBLE = 1e9  # stands for -log(0), but finite
 
@@ -59,8 +57,7 @@ class BeamSearchDecoder(Decoder):
     @staticmethod
     def tile_beam_merge_with_batch(x, beam_size) -> Variable:
         """Repeats each row ``beam_size`` times, so that cells can use tensors from outside the search."""
-        x = layers.unsqueeze(x, [1])
-        x = layers.expand(x, [1, beam_size, *[1] * (len(x.shape) - 2)])
+        x = _tile_beams(x, beam_size)
         return layers.reshape(x, shape=[-1, *x.shape[2:]])
 
     def _split_batch_beams(self, x: Variable) -> Variable:
@@ -70,8 +67,7 @@ class BeamSearchDecoder(Decoder):
         return layers.reshape(x, shape=[-1, *x.shape[2:]])
 
     def _expand_to_beam_size(self, x: Variable) -> Variable:
-        x = layers.unsqueeze(x, [1])
-        return layers.expand(x, [1, self.beam_size, *[1] * (len(x.shape) - 2)])
+        return _tile_beams(x, self.beam_size)
 
     def initialize(self, initial_cell_states):  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         """Starts with one beam per row; the other beams get a score that cannot win."""
@@ -142,6 +138,11 @@ class BeamSearchDecoder(Decoder):
         return layers.gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
 
 
+def _tile_beams(x: Variable, beam_size: int) -> Variable:
+    x = layers.unsqueeze(x, [1])
+    return layers.expand(x, [1, beam_size, *[1] * (len(x.shape) - 2)])
+
+
 def dynamic_decode(
     decoder,
     inits=None,
@@ -209,10 +210,8 @@ def _select(finished: Variable, old: Variable, new: Variable) -> Variable:
 
 def _outer_array(like: Variable) -> Variable:
     """Creates an empty tensor array in the block that encloses the current loop."""
-    parent = default_main_program().current_block().parent
-    assert parent is not None
     name = f"{unique_name.generate('array')}.out"
-    return parent.create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=like.dtype)
+    return parent_block().create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=like.dtype)
 
 
 def gather_tree(ids, parents) -> Variable:
@@ -222,7 +221,4 @@ def gather_tree(ids, parents) -> Variable:
       ids: [time, batch, beam], the token chosen at each step.
       parents: the beam of the previous step that each one continues.
     """
-    helper = LayerHelper("gather_tree")
-    out = helper.create_variable_for_type_inference(ids.dtype)
-    helper.append_op(type="gather_tree", inputs={"Ids": [ids], "Parents": [parents]}, outputs={"Out": [out]})
-    return out
+    return append_single_op("gather_tree", {"Ids": ids, "Parents": parents}, {"Out": ids.dtype})["Out"]

@@ -11,6 +11,7 @@ from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.control.arrays import array_read, array_write
 from paddle.fluid.layers._topics.control.while_loop import While
+from paddle.fluid.layers._topics.core.sub_block import parent_block
 from paddle.fluid.layers._topics.rnn.rank_table import array_to_lod_tensor, shrink_memory
 from paddle.fluid.layers._topics.tensor.compare import less_than
 from paddle.fluid.layers._topics.tensor.create import fill_constant, increment
@@ -85,7 +86,7 @@ class DynamicRNN:
         """
         self._check_inside("step_input")
         check_type(x, "x", Variable, "DynamicRNN.step_input")
-        outside = self._parent_block()
+        outside = parent_block()
         if self.lod_rank_table is None:
             self._begin(outside, x, level)
         array = outside.create_var(
@@ -145,7 +146,7 @@ class DynamicRNN:
             init = self._filled(shape, value, dtype)
         elif need_reorder:
             init = self._reordered(init, "dynamic_rnn_mem_init_reordered")
-        outside = self._parent_block()
+        outside = parent_block()
         array = outside.create_var(
             name=unique_name.generate("dynamic_rnn_mem_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=init.dtype
         )
@@ -157,7 +158,7 @@ class DynamicRNN:
     def _zero(self) -> Variable:
         """Returns the initial index of memories, created outside the loop."""
         if self.zero_idx is None:
-            outside = self._parent_block()
+            outside = parent_block()
             self.zero_idx = outside.create_var(name=unique_name.generate("zero_idx"), dtype="int64")
             outside.append_op(
                 type="fill_constant",
@@ -167,7 +168,7 @@ class DynamicRNN:
         return self.zero_idx
 
     def _filled(self, shape: Sequence[int], value: float, dtype: Any) -> Variable:
-        outside = self._parent_block()
+        outside = parent_block()
         first = outside.create_var(name=unique_name.generate("in0"), dtype=self.input_array[0].dtype)
         outside.append_op(
             type="read_from_array", inputs={"X": [self.input_array[0]], "I": [self._zero()]}, outputs={"Out": [first]}
@@ -182,7 +183,7 @@ class DynamicRNN:
         return init
 
     def _reordered(self, x: Variable, name: str) -> Variable:
-        outside = self._parent_block()
+        outside = parent_block()
         out = outside.create_var(name=unique_name.generate(name), dtype=x.dtype)
         outside.append_op(
             type="reorder_lod_tensor_by_rank",
@@ -206,18 +207,13 @@ class DynamicRNN:
     def output(self, *outputs) -> None:
         """Collects variables over all steps as results."""
         self._check_inside("output")
-        outside = self._parent_block()
+        outside = parent_block()
         for each in outputs:
             check_type(each, "outputs", Variable, "DynamicRNN.output")
             name = unique_name.generate(f"{self.helper.name}_output_array_{each.name}")
             array = outside.create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=each.dtype)
             array_write(each, self.step_idx, array)
             self.output_array.append(array)
-
-    def _parent_block(self) -> Block:
-        parent = self.helper.main_program.current_block().parent
-        assert parent is not None
-        return parent
 
     def _check_inside(self, method: str) -> None:
         if self.status != self.IN_RNN:

@@ -6,7 +6,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import require_floating
+from paddle.fluid.layers._topics.core.append import append_outputs, require_floating
 from paddle.fluid.layers._topics.tensor.concat import concat
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable, VarType
@@ -48,10 +48,10 @@ def dynamic_lstm(
     size = size // 4
     weight = helper.create_parameter(attr=helper.param_attr, shape=[size, 4 * size], dtype=dtype)
     bias = _bias(helper, size, use_peepholes, dtype)
-    made = _variables(helper, dtype, ("Hidden", "Cell", "BatchGate", "BatchCellPreAct"))
     inputs = {"Input": input, "Weight": weight, "Bias": bias}
     inputs.update(_initial("dynamic_lstm", input, H0=(h_0, size), C0=(c_0, size)))
-    helper.append_op(type="lstm", inputs=inputs, outputs=made, attrs=attrs)
+    outputs = {"Hidden": dtype, "Cell": dtype, "BatchGate": dtype, "BatchCellPreAct": dtype}
+    made = append_outputs(helper, inputs, outputs, attrs)
     return made["Hidden"], made["Cell"]
 
 
@@ -133,15 +133,14 @@ def dynamic_gru(
     bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, 3 * size], dtype=dtype, is_bias=True)
     inputs = {"Input": input, "Weight": weight, "Bias": bias}
     inputs.update(_initial("dynamic_gru", input, H0=(h_0, size)))
-    made = _variables(helper, dtype, ("Hidden", "BatchGate", "BatchResetHiddenPrev", "BatchHidden"))
+    outputs = {"Hidden": dtype, "BatchGate": dtype, "BatchResetHiddenPrev": dtype, "BatchHidden": dtype}
     attrs = {
         "is_reverse": is_reverse,
         "gate_activation": gate_activation,
         "activation": candidate_activation,
         "origin_mode": origin_mode,
     }
-    helper.append_op(type="gru", inputs=inputs, outputs=made, attrs=attrs)
-    return made["Hidden"]
+    return append_outputs(helper, inputs, outputs, attrs)["Hidden"]
 
 
 def gru_unit(
@@ -168,9 +167,8 @@ def gru_unit(
     size = size // 3
     weight = helper.create_parameter(attr=helper.param_attr, shape=[size, 3 * size], dtype=dtype)
     made = _variables(helper, dtype, ("Gate", "ResetHiddenPrev", "Hidden"))
-    inputs = {"Input": input, "HiddenPrev": hidden, "Weight": weight}
-    if helper.bias_attr:
-        inputs["Bias"] = helper.create_parameter(attr=helper.bias_attr, shape=[1, 3 * size], dtype=dtype, is_bias=True)
+    bias = helper.create_parameter(attr=helper.bias_attr, shape=[1, 3 * size], dtype=dtype, is_bias=True)
+    inputs = {"Input": input, "HiddenPrev": hidden, "Weight": weight, "Bias": bias}
     attrs = {
         "activation": _ACTIVATIONS.index(activation),
         "gate_activation": _ACTIVATIONS.index(gate_activation),
@@ -212,13 +210,8 @@ def lstm_unit(
     bias_attr = ParamAttr() if bias_attr is None else bias_attr
     joined = concat([x_t, hidden_t_prev], axis=1)
     rows = fc(joined, 4 * cell_t_prev.shape[1], param_attr=param_attr, bias_attr=bias_attr)
-    made = _variables(helper, x_t.dtype, ("C", "H"))
-    helper.append_op(
-        type="lstm_unit",
-        inputs={"X": rows, "C_prev": cell_t_prev},
-        outputs=made,
-        attrs={"forget_bias": forget_bias},
-    )
+    inputs, outputs = {"X": rows, "C_prev": cell_t_prev}, {"C": x_t.dtype, "H": x_t.dtype}
+    made = append_outputs(helper, inputs, outputs, {"forget_bias": forget_bias})
     return made["H"], made["C"]
 
 

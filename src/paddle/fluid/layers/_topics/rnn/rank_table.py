@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_output, append_single_op
 from refluid.ir import Variable, VarType, unique_name
 
 __all__ = [
@@ -29,9 +30,7 @@ def lod_rank_table(x, level=0) -> Variable:
 def max_sequence_len(rank_table) -> Variable:
     """Returns the length of the longest sequence of a rank table as an int64 of shape [1]."""
     helper = LayerHelper("max_seqence_len")  # Fluid's spelling, which variable names contain
-    out = helper.create_variable_for_type_inference("int64")
-    helper.append_op(type="max_sequence_len", inputs={"RankTable": [rank_table]}, outputs={"Out": [out]})
-    return out
+    return append_output(helper, {"RankTable": rank_table}, "int64", op_type="max_sequence_len")
 
 
 def lod_tensor_to_array(x, table) -> Variable:
@@ -47,20 +46,13 @@ def lod_tensor_to_array(x, table) -> Variable:
 
 def array_to_lod_tensor(x, table) -> Variable:
     """The inverse of `lod_tensor_to_array`."""
-    helper = LayerHelper("array_to_lod_tensor")
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(type="array_to_lod_tensor", inputs={"X": [x], "RankTable": [table]}, outputs={"Out": [out]})
-    return out
+    return append_single_op("array_to_lod_tensor", {"X": x, "RankTable": table}, {"Out": x.dtype})["Out"]
 
 
 def shrink_memory(x, i, table) -> Variable:
     """Keeps the first rows of ``x``, one for each sequence of ``table`` longer than ``i``."""
-    helper = LayerHelper("shrink_memory")
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(
-        type="shrink_rnn_memory", inputs={"X": [x], "I": [i], "RankTable": [table]}, outputs={"Out": [out]}
-    )
-    return out
+    inputs = {"X": x, "I": i, "RankTable": table}
+    return append_single_op("shrink_memory", inputs, {"Out": x.dtype}, op_type="shrink_rnn_memory")["Out"]
 
 
 def reorder_lod_tensor_by_rank(x, rank_table) -> Variable:
@@ -68,9 +60,4 @@ def reorder_lod_tensor_by_rank(x, rank_table) -> Variable:
     check_type(x, "x", Variable, "reorder_lod_tensor_by_rank")
     if not isinstance(rank_table, Variable) or rank_table.type != VarType.LOD_RANK_TABLE:
         raise TypeError("reorder_lod_tensor_by_rank: rank_table must come from lod_rank_table")
-    helper = LayerHelper("reorder_lod_tensor_by_rank")
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(
-        type="reorder_lod_tensor_by_rank", inputs={"X": [x], "RankTable": [rank_table]}, outputs={"Out": [out]}
-    )
-    return out
+    return append_single_op("reorder_lod_tensor_by_rank", {"X": x, "RankTable": rank_table}, {"Out": x.dtype})["Out"]

@@ -9,7 +9,8 @@ from types import NoneType
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.sub_block import open_block, outer_reads, step_scopes
+from paddle.fluid.layers._topics.core.append import append_output
+from paddle.fluid.layers._topics.core.sub_block import open_block, outer_reads, parent_block, step_scopes
 from refluid.ir import Block, Variable, unique_name
 
 __all__ = ["StaticRNN"]
@@ -82,7 +83,7 @@ class StaticRNN:
         return before
 
     def _filled(self, shape: Sequence[int], like: Variable, value: float, dim: int, like_dim: int) -> Variable:
-        outside = self._parent_block()
+        outside = parent_block()
         name = unique_name.generate(f"{self.helper.name}@memory_boot")
         first = outside.create_var(name=name, shape=shape, dtype=like.dtype, persistable=False)
         outside.append_op(
@@ -118,9 +119,7 @@ class StaticRNN:
         self._check_inside("step_output")
         check_type(o, "o", Variable, "StaticRNN.step_output")
         inside = self._remembered(o)
-        outside = self._parent_block().create_var(
-            name=inside.name, shape=[self.seq_len, *inside.shape], dtype=inside.dtype
-        )
+        outside = parent_block().create_var(name=inside.name, shape=[self.seq_len, *inside.shape], dtype=inside.dtype)
         self.outputs.append(outside)
 
     def output(self, *outputs) -> None:
@@ -146,23 +145,12 @@ class StaticRNN:
         if self.status != self.IN_RNN_BLOCK:
             raise ValueError(f"StaticRNN.{method} must be called inside `with rnn.step():`")
 
-    def _parent_block(self) -> Block:
-        parent = self.helper.main_program.current_block().parent
-        assert parent is not None
-        return parent
-
     def _remembered(self, variable: Variable) -> Variable:
-        out = self.helper.create_variable_for_type_inference(variable.dtype)
-        self.helper.append_op(
-            type="rnn_memory_helper",
-            inputs={"X": [variable]},
-            outputs={"Out": [out]},
-            attrs={"dtype": int(variable.dtype)},
-        )
-        return out
+        attrs = {"dtype": int(variable.dtype)}
+        return append_output(self.helper, {"X": variable}, variable.dtype, attrs, "rnn_memory_helper")
 
     def _complete(self, block: Block) -> None:
-        outside = self._parent_block()
+        outside = parent_block()
         parameters = outer_reads(block, [*(v.name for v in self.inputs), *self.memories])
         scopes = step_scopes(outside)
         memories = list(self.memories.values())

@@ -10,8 +10,6 @@ from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable, unique_name
 
-__all__: list[str] = []
-
 
 class _Unit:
     """A step whose parameters are created on first use."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_output, input_or_attr
 from refluid.ir import Variable, unique_name
 
 __all__ = [
@@ -79,10 +80,7 @@ def sum(x):
     variables = list(x) if isinstance(x, list | tuple) else [x]
     for variable in variables:
         check_type(variable, "x", Variable, "sum")
-    helper = LayerHelper("sum")
-    out = helper.create_variable_for_type_inference(variables[0].dtype)
-    helper.append_op(type="sum", inputs={"X": variables}, outputs={"Out": [out]})
-    return out
+    return append_output(LayerHelper("sum"), {"X": variables}, variables[0].dtype)
 
 
 def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
@@ -104,12 +102,9 @@ def scale(x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None):
     Args:
       scale: a number, or a variable of one element.
     """
-    inputs, attrs = {"X": x}, {"bias": float(bias), "bias_after_scale": bias_after_scale}
-    if isinstance(scale, Variable):
-        inputs["ScaleTensor"] = scale
-    else:
-        attrs["scale"] = float(scale)
-    return _append("scale", inputs, attrs, name, act)
+    factor, attrs = input_or_attr(scale if isinstance(scale, Variable) else float(scale), "ScaleTensor", "scale")
+    attrs |= {"bias": float(bias), "bias_after_scale": bias_after_scale}
+    return _append("scale", {"X": x, **factor}, attrs, name, act)
 
 
 def clip(x, min, max, name=None):
@@ -136,6 +131,4 @@ def _append(
     for slot, variable in inputs.items():
         check_type(variable, slot.lower(), Variable, type)
     helper = LayerHelper(type, name=name, act=act)
-    out = helper.create_variable_for_type_inference(next(iter(inputs.values())).dtype)
-    helper.append_op(type=type, inputs={slot: [v] for slot, v in inputs.items()}, outputs={"Out": [out]}, attrs=attrs)
-    return helper.append_activation(out)
+    return helper.append_activation(append_output(helper, inputs, next(iter(inputs.values())).dtype, attrs))

@@ -8,6 +8,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_single_op, named_layer
 from refluid.ir import Variable
 
 _COMPARISONS = {
@@ -42,9 +43,7 @@ def _comparison(type: str, meaning: str) -> Callable[..., Variable]:
     def layer(x, y, cond=None):
         return _compare(type, x, y, cond, {})
 
-    layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"Computes {meaning} element-wise, into ``cond`` if given."
-    return layer
+    return named_layer(layer, type, f"Computes {meaning} element-wise, into ``cond`` if given.")
 
 
 def _compare(type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict[str, Any]) -> Variable:
@@ -54,7 +53,7 @@ def _compare(type: str, x: Variable, y: Variable, cond: Variable | None, attrs: 
     helper = LayerHelper(type)
     if cond is None:
         cond = helper.create_variable_for_type_inference("bool", stop_gradient=True)
-    helper.append_op(type=type, inputs={"X": [x], "Y": [y]}, outputs={"Out": [cond]}, attrs=attrs)
+    helper.append_op(type=type, inputs={"X": x, "Y": y}, outputs={"Out": cond}, attrs=attrs)
     return cond
 
 
@@ -62,9 +61,7 @@ def _logic(type: str, meaning: str) -> Callable[..., Variable]:
     def layer(x, y, out=None, name=None):
         return _combine(type, {"X": x, "Y": y}, out, name)
 
-    layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"Computes {meaning} of booleans element-wise, into ``out`` if given."
-    return layer
+    return named_layer(layer, type, f"Computes {meaning} of booleans element-wise, into ``out`` if given.")
 
 
 def logical_not(x, out=None, name=None):
@@ -79,21 +76,16 @@ def _combine(type: str, inputs: dict[str, Variable], out: Variable | None, name:
     helper = LayerHelper(type, name=name)
     if out is None:
         out = helper.create_variable_for_type_inference("bool")
-    helper.append_op(type=type, inputs={slot: [v] for slot, v in inputs.items()}, outputs={"Out": [out]})
+    helper.append_op(type=type, inputs=inputs, outputs={"Out": out})
     return out
 
 
 def _test(layer_name: str, type: str, meaning: str) -> Callable[..., Variable]:
     def layer(x):
         check_type(x, "x", Variable, layer_name)
-        helper = LayerHelper(type)
-        out = helper.create_variable_for_type_inference("bool")
-        helper.append_op(type=type, inputs={"X": [x]}, outputs={"Out": [out]})
-        return out
+        return append_single_op(type, {"X": x}, {"Out": "bool"})["Out"]
 
-    layer.__name__ = layer.__qualname__ = layer_name
-    layer.__doc__ = meaning
-    return layer
+    return named_layer(layer, layer_name, meaning)
 
 
 globals().update({type: _comparison(type, meaning) for type, meaning in _COMPARISONS.items()})

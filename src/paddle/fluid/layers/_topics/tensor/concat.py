@@ -9,7 +9,7 @@ from typing import Any
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.control.arrays import join_array
-from paddle.fluid.layers._topics.core.append import append_single_op
+from paddle.fluid.layers._topics.core.append import append_output, append_single_op, input_or_attr, without_gradient
 from paddle.fluid.layers._topics.core.integer_arguments import Integers, check_integer, pass_integers
 from refluid.ir import Variable, VarType
 
@@ -37,16 +37,10 @@ def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None
     helper = LayerHelper("concat", input=variables, name=name)
     if variables[0].type == VarType.LOD_TENSOR_ARRAY:
         return join_array(helper, variables[0], axis, use_stack=False)[0]
-    out = helper.create_variable_for_type_inference(helper.input_dtype())
-    inputs: dict[str, Any] = {"X": variables}
-    attrs = {}
-    if isinstance(axis, Variable):
-        axis.stop_gradient = True
-        inputs["AxisTensor"] = [axis]
-    else:
-        attrs["axis"] = axis
-    helper.append_op(type="concat", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
-    return out
+    inputs, attrs = input_or_attr(axis, "AxisTensor", "axis")
+    for variable in inputs.values():
+        without_gradient(variable)
+    return append_output(helper, {"X": variables, **inputs}, helper.input_dtype(), attrs)
 
 
 def split(
@@ -126,15 +120,12 @@ def expand(x: Variable, expand_times: Integers, name: str | None = None) -> Vari
             if not isinstance(times, Variable) and check_integer(helper, "expand_times", times) < 1:
                 raise ValueError(f"expand: expand_times {list(expand_times)} must be positive")
     inputs, times = pass_integers(helper, "expand_times", expand_times, "ExpandTimes", "expand_times_tensor")
-    out = helper.create_variable_for_type_inference(x.dtype)
-    attrs = {} if times is None else {"expand_times": times}
-    helper.append_op(type="expand", inputs={"X": [x], **inputs}, outputs={"Out": [out]}, attrs=attrs)
-    return out
+    return append_output(helper, {"X": x, **inputs}, x.dtype, {"expand_times": times})
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """Tiles x to the shape of ``target_tensor``."""
     check_type(x, "x", Variable, "expand_as")
     check_type(target_tensor, "target_tensor", Variable, "expand_as")
-    inputs: dict[str, Variable | None] = {"X": x, "target_tensor": target_tensor}
+    inputs = {"X": x, "target_tensor": target_tensor}
     return append_single_op("expand_as", inputs, {"Out": x.dtype}, name=name)["Out"]

@@ -11,7 +11,7 @@ import numpy as np
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.initializer import Constant, Initializer
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op
+from paddle.fluid.layers._topics.core.append import append_output, append_single_op, without_gradient
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Parameter, Variable, VarType, as_dtype, as_numpy
 
@@ -144,18 +144,15 @@ def fill_constant(
     if out is not None and out.dtype != dtype:
         raise TypeError(f"fill_constant: out has dtype {out.dtype.name}, expected {dtype.name}")
     helper = LayerHelper("fill_constant")
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, Any] = {"ValueTensor": value if isinstance(value, Variable) else None}
     attrs: dict[str, Any] = {"force_cpu": force_cpu, "dtype": int(dtype)}
-    if isinstance(value, Variable):
-        inputs["ValueTensor"] = [value]
-    else:
+    if not isinstance(value, Variable):
         attrs.update(_constant_attrs(value, dtype))
     _pass_shape(shape, inputs, attrs)
     if out is None:
         out = helper.create_variable_for_type_inference(dtype)
-    helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
-    out.stop_gradient = True
-    return out
+    helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return without_gradient(out)
 
 
 def _pass_shape(shape: Shape, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
@@ -175,7 +172,7 @@ def _pass_shape(shape: Shape, inputs: dict[str, Any], attrs: dict[str, Any]) -> 
 
 def _as_size(variable: Variable) -> Variable:
     """Casts a variable that holds sizes to the int32 that ops expect."""
-    variable.stop_gradient = True
+    without_gradient(variable)
     if variable.dtype not in (VarType.INT32, VarType.INT64):
         raise TypeError(f"fill_constant: a shape must be int32 or int64, but {variable.name} is {variable.dtype.name}")
     return cast(variable, "int32") if variable.dtype == VarType.INT64 else variable
@@ -201,9 +198,8 @@ def fill_constant_batch_size_like(
         "force_cpu": force_cpu,
         **_constant_attrs(value, dtype),
     }
-    out = append_single_op("fill_constant_batch_size_like", {"Input": input}, {"Out": dtype}, attrs)["Out"]
-    out.stop_gradient = True
-    return out
+    made = append_single_op("fill_constant_batch_size_like", {"Input": input}, {"Out": dtype}, attrs)
+    return without_gradient(made["Out"])
 
 
 def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
@@ -232,9 +228,7 @@ def _fill_like(layer: str, type: str, x: Variable, out: Variable | None, attrs: 
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Creates zeros with x's shape and dtype."""
-    made = _fill_like("zeros_like", "fill_zeros_like", x, out, {})
-    made.stop_gradient = True
-    return made
+    return without_gradient(_fill_like("zeros_like", "fill_zeros_like", x, out, {}))
 
 
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
@@ -246,14 +240,9 @@ def range(start: float | Variable, end: float | Variable, step: float | Variable
     """Creates the vector start, start + step, ..., up to but excluding end; each argument may be a variable."""
     helper = LayerHelper("range")
     dtype = as_dtype(dtype)
-    bounds = {
-        slot: _as_tensor("range", slot.lower(), given, dtype)
-        for slot, given in (("Start", start), ("End", end), ("Step", step))
-    }
-    out = helper.create_variable_for_type_inference(dtype)
-    helper.append_op(type="range", inputs={slot: [v] for slot, v in bounds.items()}, outputs={"Out": [out]})
-    out.stop_gradient = True
-    return out
+    given = {"Start": start, "End": end, "Step": step}
+    inputs = {slot: _as_tensor("range", slot.lower(), value, dtype) for slot, value in given.items()}
+    return without_gradient(append_output(helper, inputs, dtype))
 
 
 def _as_tensor(layer: str, name: str, given: float | Variable, dtype: VarType) -> Variable:
@@ -268,13 +257,11 @@ def linspace(start: float | Variable, stop: float | Variable, num: int | Variabl
     helper = LayerHelper("linspace")
     dtype = as_dtype(dtype)
     inputs = {
-        "Start": [_as_tensor("linspace", "start", start, dtype)],
-        "Stop": [_as_tensor("linspace", "stop", stop, dtype)],
-        "Num": [_as_tensor("linspace", "num", num, VarType.INT32)],
+        "Start": _as_tensor("linspace", "start", start, dtype),
+        "Stop": _as_tensor("linspace", "stop", stop, dtype),
+        "Num": _as_tensor("linspace", "num", num, VarType.INT32),
     }
-    out = helper.create_variable_for_type_inference(dtype)
-    helper.append_op(type="linspace", inputs=inputs, outputs={"Out": [out]})
-    return out
+    return append_output(helper, inputs, dtype)
 
 
 def diag(diagonal: Variable | np.ndarray) -> Variable:
@@ -282,10 +269,7 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
     check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
     helper = LayerHelper("diag")
     diagonal = diagonal if isinstance(diagonal, Variable) else assign(diagonal)
-    out = helper.create_variable_for_type_inference(diagonal.dtype)
-    helper.append_op(type="diag", inputs={"Diagonal": [diagonal]}, outputs={"Out": [out]})
-    out.stop_gradient = True
-    return out
+    return without_gradient(append_output(helper, {"Diagonal": diagonal}, diagonal.dtype))
 
 
 def eye(
@@ -300,8 +284,7 @@ def eye(
     if batch_shape is not None and (not isinstance(batch_shape, list) or any(size <= 0 for size in batch_shape)):
         raise TypeError(f"eye: batch_shape must be a list of positive integers, not {batch_shape}")
     attrs = {"num_rows": num_rows, "num_columns": num_columns, "dtype": int(as_dtype(dtype))}
-    out = append_single_op("eye", {}, {"Out": dtype}, attrs)["Out"]
-    out.stop_gradient = True
+    out = without_gradient(append_single_op("eye", {}, {"Out": dtype}, attrs)["Out"])
     for size in reversed(batch_shape or []):
         out = stack([out] * size, axis=0)
     return out
@@ -353,8 +336,7 @@ def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     check_type(cond, "cond", (Variable, type(None)), "is_empty")
     helper = LayerHelper("is_empty")
     if cond is None:
-        cond = helper.create_variable_for_type_inference("bool")
-        cond.stop_gradient = True
+        cond = helper.create_variable_for_type_inference("bool", stop_gradient=True)
     elif cond.dtype != VarType.BOOL:
         raise TypeError(f"is_empty: cond must be bool, not {as_numpy(cond.dtype).name}")
     helper.append_op(type="is_empty", inputs={"X": [x]}, outputs={"Out": [cond]})

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_output, named_layer
 from refluid.ir import Variable
 
 _MEANINGS = {
@@ -28,18 +29,15 @@ def _layer(type: str, meaning: str) -> Callable[..., Variable]:
         check_type(x, "x", Variable, type)
         check_type(y, "y", Variable, type)
         helper = LayerHelper(type, act=act, name=name)
-        out = helper.create_variable_for_type_inference(x.dtype)
-        helper.append_op(type=type, inputs={"X": [x], "Y": [y]}, outputs={"Out": [out]}, attrs={"axis": axis})
-        return helper.append_activation(out)
+        return helper.append_activation(append_output(helper, {"X": x, "Y": y}, x.dtype, {"axis": axis}))
 
-    layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"""Computes {meaning} element-wise.
+    doc = f"""Computes {meaning} element-wise.
 
     Args:
       axis: the dim of x that aligns with y's first dim; -1 aligns the last dims.
       act: an activation to apply to the result.
     """
-    return layer
+    return named_layer(layer, type, doc)
 
 
 globals().update({type: _layer(type, meaning) for type, meaning in _MEANINGS.items()})

@@ -7,7 +7,13 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op, require_integer
+from paddle.fluid.layers._topics.core.append import (
+    append_output,
+    append_single_op,
+    input_or_attr,
+    require_integer,
+    without_gradient,
+)
 from refluid.ir import Variable
 
 __all__ = [
@@ -32,8 +38,8 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     """
     check_type(input, "input", Variable, "gather")
     require_integer("gather", index=index)
-    inputs: dict[str, Variable | None] = {"X": input, "Index": index}
-    return append_single_op("gather", inputs, {"Out": input.dtype}, {"overwrite": overwrite})["Out"]
+    attrs = {"overwrite": overwrite}
+    return append_single_op("gather", {"X": input, "Index": index}, {"Out": input.dtype}, attrs)["Out"]
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
@@ -54,7 +60,7 @@ def scatter(
     check_type(input, "input", Variable, "scatter")
     check_type(updates, "updates", Variable, "scatter")
     require_integer("scatter", index=index)
-    inputs: dict[str, Variable | None] = {"X": input, "Ids": index, "Updates": updates}
+    inputs = {"X": input, "Ids": index, "Updates": updates}
     return append_single_op("scatter", inputs, {"Out": input.dtype}, {"overwrite": overwrite}, name)["Out"]
 
 
@@ -65,7 +71,7 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
     require_integer("scatter_nd_add", index=index)
     if ref.dtype != updates.dtype:
         raise ValueError(f"scatter_nd_add: ref is {ref.dtype.name}, but updates are {updates.dtype.name}")
-    inputs: dict[str, Variable | None] = {"X": ref, "Index": index, "Updates": updates}
+    inputs = {"X": ref, "Index": index, "Updates": updates}
     return append_single_op("scatter_nd_add", inputs, {"Out": ref.dtype}, name=name)["Out"]
 
 
@@ -90,10 +96,7 @@ def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
     for variable in inputs:
         check_type(variable, "inputs", Variable, "multiplex")
     require_integer("multiplex", index=index)
-    helper = LayerHelper("multiplex")
-    out = helper.create_variable_for_type_inference(inputs[0].dtype)
-    helper.append_op(type="multiplex", inputs={"X": list(inputs), "Ids": [index]}, outputs={"Out": [out]})
-    return out
+    return append_output(LayerHelper("multiplex"), {"X": inputs, "Ids": index}, inputs[0].dtype)
 
 
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
@@ -102,16 +105,18 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
     Args:
       allow_out_of_range: encode an id out of range as zeros instead of raising an error.
     """
-    require_integer("one_hot", input=input)
     check_type(depth, "depth", (int, Variable), "one_hot")
-    inputs: dict[str, Variable | None] = {"X": input}
-    attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
-    if isinstance(depth, Variable):
-        depth.stop_gradient = True
-        inputs["depth_tensor"] = depth
-    else:
-        attrs["depth"] = depth
-    return _without_gradient(append_single_op("one_hot", inputs, {"Out": "float32"}, attrs)["Out"])
+    return without_gradient(encode("one_hot", input, depth, allow_out_of_range))
+
+
+def encode(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool) -> Variable:
+    """One-hot encodes ids with op ``op_type``."""
+    require_integer("one_hot", input=input)
+    inputs, attrs = input_or_attr(depth, "depth_tensor", "depth")
+    for variable in inputs.values():
+        without_gradient(variable)
+    attrs["allow_out_of_range"] = allow_out_of_range
+    return append_single_op(op_type, {"X": input, **inputs}, {"Out": "float32"}, attrs)["Out"]
 
 
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
@@ -132,9 +137,4 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
     """Hashes each row of integers to ``num_hash`` numbers in [0, hash_size) with xxHash."""
     require_integer("hash", input=input)
     attrs = {"num_hash": num_hash, "mod_by": hash_size}
-    return _without_gradient(append_single_op("hash", {"X": input}, {"Out": input.dtype}, attrs, name)["Out"])
-
-
-def _without_gradient(variable: Variable) -> Variable:
-    variable.stop_gradient = True
-    return variable
+    return without_gradient(append_single_op("hash", {"X": input}, {"Out": input.dtype}, attrs, name)["Out"])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from paddle.fluid.data_feeder import check_type
-from paddle.fluid.layers._topics.core.append import append_single_op, require_floating
+from paddle.fluid.layers._topics.core.append import append_single_op, input_or_attr, require_floating
 from paddle.fluid.layers._topics.core.integer_arguments import per_dim
 from refluid.ir import Variable
 
@@ -46,13 +45,9 @@ def pad2d(
     check_type(input, "input", Variable, "pad2d")
     if mode not in ("constant", "reflect", "edge"):
         raise ValueError(f"pad2d: mode must be constant, reflect or edge, not {mode!r}")
-    inputs: dict[str, Variable | None] = {"X": input}
-    attrs: dict[str, Any] = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format, "paddings": []}
-    if isinstance(paddings, Variable):
-        inputs["Paddings"] = paddings
-    else:
-        attrs["paddings"] = list(paddings)
-    return append_single_op("pad2d", inputs, {"Out": input.dtype}, attrs, name)["Out"]
+    inputs, known = input_or_attr(paddings, "Paddings", "paddings")
+    attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format, "paddings": [], **known}
+    return append_single_op("pad2d", {"X": input, **inputs}, {"Out": input.dtype}, attrs, name)["Out"]
 
 
 def unfold(

@@ -10,6 +10,7 @@ import numpy as np
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_output, append_single_op, without_gradient
 from refluid.ir import Variable, VarType, as_dtype, unique_name
 
 __all__ = [
@@ -39,7 +40,7 @@ def uniform_random(
 
     attrs, inputs = _shape_arguments("uniform_random", shape, size)
     attrs |= {"min": min, "max": max, "seed": seed, "dtype": int(as_dtype(dtype))}
-    return _append(helper, dtype, attrs, inputs)
+    return append_output(helper, inputs, dtype, attrs)
 
 
 def gaussian_random(
@@ -55,7 +56,8 @@ def gaussian_random(
     out = helper.create_variable_for_type_inference(dtype)
     attrs, inputs = _shape_arguments("gaussian_random", shape, lambda dim: _constant(dim, "int32"), cast=_as_int32)
     attrs |= {"mean": mean, "std": std, "seed": seed, "dtype": int(as_dtype(dtype)), "use_mkldnn": False}
-    return _append(helper, dtype, attrs, inputs, out)
+    helper.append_op(type="gaussian_random", inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out
 
 
 def uniform_random_batch_size_like(
@@ -120,24 +122,14 @@ def _batch_size_like(
     check_type(shape, "shape", (list, tuple), layer)
     dims = {"shape": list(shape), "input_dim_idx": input_dim, "output_dim_idx": output_dim}
     attrs = {**dims, **attrs, "dtype": int(as_dtype(dtype))}
-    return _append(LayerHelper(layer), dtype, attrs, {"Input": [input]})
-
-
-def _append(
-    helper: LayerHelper, dtype: Any, attrs: dict[str, Any], inputs: dict[str, Any], out: Variable | None = None
-) -> Variable:
-    if out is None:
-        out = helper.create_variable_for_type_inference(dtype)
-    helper.append_op(type=helper.layer_type, inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
-    return out
+    return append_single_op(layer, {"Input": input}, {"Out": dtype}, attrs)["Out"]
 
 
 def _shape_arguments(layer: str, shape: Shape, size: Any, cast: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the attributes and inputs that carry the shape; one variable size makes all sizes variables."""
     cast = cast or (lambda variable: variable)
     if isinstance(shape, Variable):
-        shape.stop_gradient = True
-        return {}, {"ShapeTensor": [cast(shape)]}
+        return {}, {"ShapeTensor": cast(without_gradient(shape))}
     if not isinstance(shape, list | tuple) or not shape:
         raise TypeError(f"{layer}: shape must be a Variable or a non-empty list of sizes, not {shape!r}")
     attrs = {"shape": [-1 if isinstance(dim, Variable) else int(dim) for dim in shape]}
@@ -145,11 +137,7 @@ def _shape_arguments(layer: str, shape: Shape, size: Any, cast: Any = None) -> t
         if any(dim <= 0 for dim in attrs["shape"]):
             raise ValueError(f"{layer}: all sizes must be positive, got {attrs['shape']}")
         return attrs, {}
-    sizes = []
-    for dim in shape:
-        if isinstance(dim, Variable):
-            dim.stop_gradient = True
-        sizes.append(cast(dim) if isinstance(dim, Variable) else size(dim))
+    sizes = [cast(without_gradient(dim)) if isinstance(dim, Variable) else size(dim) for dim in shape]
     return attrs, {"ShapeTensorList": sizes}
 
 

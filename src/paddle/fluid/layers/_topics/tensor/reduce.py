@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
-from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import append_single_op, named_layer
 from refluid.ir import Variable
 
 _MEANINGS = {
@@ -26,47 +26,29 @@ def _layer(type: str, meaning: str) -> Callable[..., Variable]:
     def layer(input, dim=None, keep_dim=False, name=None):
         check_type(input, "input", Variable, type)
         dims = [dim] if isinstance(dim, int) else list(dim or ())
-        helper = LayerHelper(type, name=name)
-        out = helper.create_variable_for_type_inference(input.dtype)
-        helper.append_op(
-            type=type,
-            inputs={"X": [input]},
-            outputs={"Out": [out]},
-            attrs={"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims},
-        )
-        return out
+        attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
+        return append_single_op(type, {"X": input}, {"Out": input.dtype}, attrs, name)["Out"]
 
-    layer.__name__ = layer.__qualname__ = type
-    layer.__doc__ = f"""Computes {meaning} of elements along ``dim``, an integer or a list; over all dims by default.
+    doc = f"""Computes {meaning} of elements along ``dim``, an integer or a list; over all dims by default.
 
     Args:
       keep_dim: keep the reduced dims with size 1.
     """
-    return layer
+    return named_layer(layer, type, doc)
 
 
 def mean(x, name=None):
     """Computes the mean of all elements, in a tensor of shape [1]."""
     check_variable_and_dtype(x, "x", ("float16", "bfloat16", "float32", "float64"), "mean")
-    helper = LayerHelper("mean", name=name)
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(type="mean", inputs={"X": [x]}, outputs={"Out": [out]})
-    return out
+    return append_single_op("mean", {"X": x}, {"Out": x.dtype}, name=name)["Out"]
 
 
 def l2_normalize(x, axis, epsilon=1e-12, name=None):
     """Divides x by its Euclidean norm along ``axis``."""
     check_type(x, "x", Variable, "l2_normalize")
-    helper = LayerHelper("l2_normalize", name=name)
-    out = helper.create_variable_for_type_inference(x.dtype)
-    norm = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(
-        type="norm",
-        inputs={"X": [x]},
-        outputs={"Out": [out], "Norm": [norm]},
-        attrs={"axis": 0 if len(x.shape) == 1 else 1 if axis is None else axis, "epsilon": epsilon},
-    )
-    return out
+    attrs = {"axis": 0 if len(x.shape) == 1 else 1 if axis is None else axis, "epsilon": epsilon}
+    outputs = {"Out": x.dtype, "Norm": x.dtype}
+    return append_single_op("l2_normalize", {"X": x}, outputs, attrs, name, op_type="norm")["Out"]
 
 
 def cumsum(x, axis=None, exclusive=None, reverse=None):
@@ -78,15 +60,7 @@ def cumsum(x, axis=None, exclusive=None, reverse=None):
     """
     check_type(x, "x", Variable, "cumsum")
     attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    helper = LayerHelper("cumsum")
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(
-        type="cumsum",
-        inputs={"X": [x]},
-        outputs={"Out": [out]},
-        attrs={name: value for name, value in attrs.items() if value is not None},
-    )
-    return out
+    return append_single_op("cumsum", {"X": x}, {"Out": x.dtype}, attrs)["Out"]
 
 
 globals().update({type: _layer(type, meaning) for type, meaning in _MEANINGS.items()})

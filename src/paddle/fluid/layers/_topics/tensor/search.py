@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from paddle.fluid.data_feeder import check_type
-from paddle.fluid.layers._topics.core.append import append_single_op
+from paddle.fluid.layers._topics.core.append import append_single_op, input_or_attr, without_gradient
 from refluid.ir import Variable, as_dtype
 
 __all__ = ["argmax", "argmin", "argsort", "topk", "unique", "unique_with_counts"]
 
 
 def _without_gradient(made: dict[str, Variable]) -> list[Variable]:
-    for variable in made.values():
-        variable.stop_gradient = True
-    return list(made.values())
+    return [without_gradient(variable) for variable in made.values()]
 
 
 def argmin(x: Variable, axis: int = 0) -> Variable:
@@ -46,10 +44,9 @@ def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[V
     """Returns the ``k`` largest elements of each row, largest first, and their indices."""
     check_type(input, "input", Variable, "topk")
     check_type(k, "k", (int, Variable), "topk")
-    inputs: dict[str, Variable | None] = {"X": input, "K": k if isinstance(k, Variable) else None}
-    attrs = {} if isinstance(k, Variable) else {"k": k}
+    inputs, attrs = input_or_attr(k, "K", "k")
     outputs = {"Out": input.dtype, "Indices": "int64"}
-    values, places = _without_gradient(append_single_op("top_k", inputs, outputs, attrs, name))
+    values, places = _without_gradient(append_single_op("top_k", {"X": input, **inputs}, outputs, attrs, name))
     return values, places
 
 
@@ -59,22 +56,22 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
     Args:
       dtype: of the indices.
     """
-    out, index = _unique("unique", x, dtype, {"Out": None, "Index": None})
+    out, index = _unique("unique", x, dtype, ("Index",))
     return out, index
 
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """Like unique, and also returns the count of each unique element."""
-    out, index, count = _unique("unique_with_counts", x, dtype, {"Out": None, "Index": None, "Count": None})
+    out, index, count = _unique("unique_with_counts", x, dtype, ("Index", "Count"))
     return out, index, count
 
 
-def _unique(type: str, x: Variable, dtype: Any, outputs: dict[str, Any]) -> list[Variable]:
+def _unique(type: str, x: Variable, dtype: Any, slots: tuple[str, ...]) -> list[Variable]:
     check_type(x, "x", Variable, type)
     if len(x.shape) != 1:
         raise ValueError(f"{type}: x must be a vector, got shape {list(x.shape)}")
     dtype = as_dtype(dtype)
     if dtype not in (as_dtype("int32"), as_dtype("int64")):
         raise TypeError(f"{type}: dtype must be int32 or int64, not {dtype.name}")
-    dtypes = {slot: x.dtype if slot == "Out" else dtype for slot in outputs}
-    return list(append_single_op(type, {"X": x}, dtypes, {"dtype": int(dtype)}).values())
+    outputs = {"Out": x.dtype, **dict.fromkeys(slots, dtype)}
+    return list(append_single_op(type, {"X": x}, outputs, {"dtype": int(dtype)}).values())

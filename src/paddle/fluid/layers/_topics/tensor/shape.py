@@ -6,6 +6,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.append import without_gradient
 from paddle.fluid.layers._topics.core.integer_arguments import Integers, pass_integers
 from refluid.ir import Variable
 
@@ -18,13 +19,8 @@ def _append_with_xshape(
     """Appends one of the ops that also output x's original shape."""
     if out is None:
         out = helper.create_variable_for_type_inference(x.dtype)
-    x_shape = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(
-        type=type,
-        inputs={"X": [x], **(inputs or {})},
-        outputs={"Out": [out], "XShape": [x_shape]},
-        attrs=attrs,
-    )
+    outputs = {"Out": out, "XShape": helper.create_variable_for_type_inference(x.dtype)}
+    helper.append_op(type=type, inputs={"X": x, **(inputs or {})}, outputs=outputs, attrs=attrs)
     return out
 
 
@@ -48,13 +44,11 @@ def reshape(
     check_type(x, "x", Variable, "reshape")
     check_type(actual_shape, "actual_shape", (Variable, type(None)), "reshape")
     inputs, dims = pass_integers(helper, "shape", shape, "Shape", "ShapeTensor")
-    attrs = {} if dims is None else {"shape": dims}
     if dims is not None:
         _check_shape(x, dims, bool(inputs))
     if actual_shape is not None and not inputs:
-        actual_shape.stop_gradient = True
-        inputs = {"Shape": [actual_shape]}
-    out = _append_with_xshape(helper, "reshape2", x, attrs, inputs, x if inplace else None)
+        inputs = {"Shape": without_gradient(actual_shape)}
+    out = _append_with_xshape(helper, "reshape2", x, {"shape": dims}, inputs, x if inplace else None)
     return helper.append_activation(out)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_single_op
+from paddle.fluid.layers._topics.core.append import append_output, append_single_op, input_or_attr
 from paddle.fluid.layers._topics.core.integer_arguments import Integers, pass_integers
 from refluid.ir import Variable
 
@@ -62,9 +62,7 @@ def _bounds(helper: LayerHelper, axes: Sequence[int], **bounds: Integers) -> tup
 def _append_slice(helper: LayerHelper, x: Variable, inputs: dict, attrs: dict, computed: list[bool]) -> Variable:
     check_type(x, "input", Variable, helper.layer_type)
     attrs["infer_flags"] = [-1 if later else 1 for later in computed]
-    out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op(type=helper.layer_type, inputs={"Input": [x], **inputs}, outputs={"Out": [out]}, attrs=attrs)
-    return out
+    return append_output(helper, {"Input": x, **inputs}, x.dtype, attrs)
 
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
@@ -77,16 +75,9 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
     check_type(x, "x", Variable, "crop")
     check_type(shape, "shape", (list, tuple, Variable), "crop")
     offsets = [0] * len(x.shape) if offsets is None else offsets
-    inputs: dict[str, Variable | None] = {"X": x}
-    attrs: dict[str, Any] = {}
-    if isinstance(shape, Variable):
-        inputs["Y"] = shape
-    else:
-        attrs["shape"] = list(shape)
-    if isinstance(offsets, Variable):
-        inputs["Offsets"] = offsets
-    else:
-        attrs["offsets"] = list(offsets)
+    shape_input, shape_attr = input_or_attr(shape, "Y", "shape")
+    start_input, start_attr = input_or_attr(offsets, "Offsets", "offsets")
+    inputs, attrs = {"X": x, **shape_input, **start_input}, {**shape_attr, **start_attr}
     return append_single_op("crop", inputs, {"Out": x.dtype}, attrs, name)["Out"]
 
 
@@ -107,17 +98,13 @@ def crop_tensor(
     offsets = [0] * len(x.shape) if offsets is None else offsets
     offset_inputs, known_offsets = pass_integers(helper, "offsets", offsets, "Offsets", "OffsetsTensor")
     shape_inputs, known_shape = pass_integers(helper, "shape", shape, "Shape", "ShapeTensor", unknown=0)
-    attrs = {}
-    if known_offsets is not None:
-        if any(offset < 0 and not offset_inputs for offset in known_offsets):
-            raise ValueError(f"crop_tensor: offsets {known_offsets} must not be negative")
-        attrs["offsets"] = known_offsets
-    if known_shape is not None:
-        if any(dim < -1 or (dim == 0 and not shape_inputs) for dim in known_shape):
-            raise ValueError(f"crop_tensor: the dims of shape {known_shape} must be positive or -1")
-        attrs["shape"] = known_shape
-    inputs = {"X": [x], **offset_inputs, **shape_inputs}
-    helper.append_op(type="crop_tensor", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
+    if any(offset < 0 and not offset_inputs for offset in known_offsets or ()):
+        raise ValueError(f"crop_tensor: offsets {known_offsets} must not be negative")
+    if any(dim < -1 or (dim == 0 and not shape_inputs) for dim in known_shape or ()):
+        raise ValueError(f"crop_tensor: the dims of shape {known_shape} must be positive or -1")
+    attrs = {"offsets": known_offsets, "shape": known_shape}
+    inputs = {"X": x, **offset_inputs, **shape_inputs}
+    helper.append_op(type="crop_tensor", inputs=inputs, outputs={"Out": out}, attrs=attrs)
     return out
 
 

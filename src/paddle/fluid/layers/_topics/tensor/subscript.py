@@ -9,8 +9,6 @@ import numpy as np
 
 from refluid.ir import Block, Variable, VarType, unique_name
 
-__all__: list[str] = []
-
 _END = 10000000  # Fluid's encoding of "to the end"
 
 
