@@ -38,7 +38,7 @@ class CompiledPiece(StepPiece):
         self.changes_state = bool(self.mutable)
         self._functions: dict[Hashable, PieceFunction] = {}
 
-    def bind(self, binding: Binding) -> BoundCompiledPiece:
+    def bind(self, binding: Binding) -> BoundPiece:
         return BoundCompiledPiece(self, binding)
 
     def function(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> PieceFunction:
@@ -146,7 +146,7 @@ class PieceFunction:
         return not (self.checks.computed if self.in_step is None else self.in_step)
 
 
-class BoundCompiledPiece(BoundPiece):
+class BoundCompiledPiece:
     """A compiled piece among others."""
 
     def __init__(self, piece: CompiledPiece, binding: Binding):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -33,24 +34,15 @@ class ExchangePiece(StepPiece):
     def __init__(self, piece: Piece, options: Options):
         self._ops, self._options = piece.schedule.ops, options
 
-    def bind(self, binding: Binding) -> BoundExchange:
+    def bind(self, binding: Binding) -> BoundPiece:
         plan_exchange = import_module("refluid.runtime.exchanges").plan_exchange
         exchange: Exchange = plan_exchange(self._ops, binding.scope(), self._options.place)
-        return BoundExchange(exchange, self._options, binding)
+        binding.on_close.append(exchange.close)
+        return partial(self._run, exchange, binding)
 
-
-class BoundExchange(BoundPiece):
-    """An exchange in a scope."""
-
-    def __init__(self, exchange: Exchange, options: Options, binding: Binding):
-        self._exchange, self._persists, self._holders = exchange, options.persists, binding.holders
-
-    def __call__(self, run: Run) -> None:
+    def _run(self, exchange: Exchange, binding: Binding, run: Run) -> None:
         with profiling.record("exchange"):
-            received = self._exchange(run.env)
+            received = exchange(run.env)
         run.env.update(received)
-        for name in received.keys() & self._persists:
-            self._holders[name].value = received[name]
-
-    def close(self) -> None:
-        self._exchange.close()
+        for name in received.keys() & self._options.persists:
+            binding.holders[name].value = received[name]

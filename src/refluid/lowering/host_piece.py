@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -55,40 +56,32 @@ class HostPiece(StepPiece):
     def __init__(self, piece: Piece, options: Options):
         self.piece, self.options = piece, options
 
-    def bind(self, binding: Binding) -> BoundHostPiece:
-        return BoundHostPiece(self.piece, self.options, binding)
+    def bind(self, binding: Binding) -> BoundPiece:
+        return partial(self._run, binding)
 
-
-class BoundHostPiece(BoundPiece):
-    """A host piece in a scope."""
-
-    def __init__(self, piece: Piece, options: Options, binding: Binding):
-        self._piece, self._options, self._binding = piece, options, binding
-
-    def __call__(self, run: Run) -> None:
-        target = self._options.target
-        for name in self._piece.reads:
-            if name in run.env:
-                run.env[name] = target.move(run.env[name])
+    def _run(self, binding: Binding, this: Run) -> None:
+        target = self.options.target
+        for name in self.piece.reads:
+            if name in this.env:
+                this.env[name] = target.move(this.env[name])
         with jax.default_device(target.device):
-            self._run_operators(run)
+            self._run_operators(binding, this)
 
-    def _run_operators(self, this: Run) -> None:
-        scope, place, env = self._binding.scope(), self._options.place, this.env
+    def _run_operators(self, binding: Binding, this: Run) -> None:
+        scope, options, env = binding.scope(), self.options, this.env
         assert scope is not None, "the caller of a step holds its scope"
         context = Context(
             report=Checks(frozenset()).report,
-            host=lambda op: HostContext(op, scope, place, env),
-            padded=self._options.padded,
+            host=lambda op: HostContext(op, scope, options.place, env),
+            padded=options.padded,
             pullbacks=this.pullbacks,
-            eager_loops=self._options.eager_loops,
+            eager_loops=options.eager_loops,
         )
         if this.key_data is not None:
             context.key = context.seed_key = jax.random.wrap_key_data(jnp.asarray(this.key_data))
-        persists, holders = self._options.persists, self._binding.holders
-        for op in self._piece.schedule.ops:
+        for op in self.piece.schedule.ops:
             with profiling.record(op.type):
-                run(Schedule((op,), self._piece.schedule.forward_of), env, context)
+                run(Schedule((op,), self.piece.schedule.forward_of), env, context)
             for name in op.output_arg_names:
-                if name in persists and name in env:
-                    holders[name].value = env[name]
+                if name in options.persists and name in env:
+                    binding.holders[name].value = env[name]

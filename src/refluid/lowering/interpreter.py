@@ -21,10 +21,10 @@ from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.lowering.folding import foldable_operators, known_around
+from refluid.lowering.host_ops import HostOps
 from refluid.lowering.loops.arrays import ArrayForm, run_array_loop
 from refluid.lowering.loops.steps import run_step_loop
 from refluid.lowering.lowered import lowered
-from refluid.lowering.placement import Placement
 from refluid.lowering.ragged import (
     PaddingError,
     as_sequences,
@@ -219,7 +219,7 @@ def _evaluate(
     if not has_ragged(arguments):
         return _call(op, definition, arguments, context, pullback, shared)
     if context.padded and not definition.takes_padding(op.attrs, arguments):
-        if not Placement(context.eager_loops).runs_on_host(op):
+        if not HostOps(context.eager_loops).runs_on_host(op):
             raise PaddingError(op)
         # Values are known here, so padding can be removed and added again.
         outputs = _call(op, definition, without_padding(arguments), context, pullback, shared)
@@ -296,7 +296,7 @@ class BlockRunner:
         Args:
           test: the name of the condition.
         """
-        form = None if self.on_host else Placement(self.context.eager_loops).loop_form(self.op)
+        form = None if self.on_host else HostOps(self.context.eager_loops).loop_form(self.op)
         if isinstance(form, ArrayForm):
             return run_array_loop(self, form, env, names, test)
         return None if form is None else {**run_step_loop(self, form, env), test: jnp.zeros_like(plain(env[test]))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import ref
@@ -50,6 +50,7 @@ class Binding:
     scope: ref[Scope]
     holders: Mapping[str, Holder]  # of everything that the step reads from the scope or writes there
     target: Target
+    on_close: list[Callable[[], None]] = field(default_factory=list)  # end what pieces share with other processes
 
     def move_state(self) -> bool:
         """Moves state that lives on another device to the step's; says whether there was any."""
@@ -68,15 +69,8 @@ class Run:
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
 
 
-class BoundPiece(ABC):
-    """A piece in a scope."""
-
-    @abstractmethod
-    def __call__(self, run: Run) -> None:
-        """Runs the piece: writes its results into ``run.env``, and the persistable ones into the scope."""
-
-    def close(self) -> None:  # noqa: B027 - most pieces have nothing to end
-        """Ends what the piece shares with other processes."""
+# A piece in a scope: writes its results into ``run.env``, and the persistable ones into the scope.
+BoundPiece = Callable[[Run], None]
 
 
 class StepPiece(ABC):

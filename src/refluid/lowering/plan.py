@@ -17,8 +17,8 @@ from refluid.lowering.folding import (
     static_reads,
     writers_behind,
 )
+from refluid.lowering.host_ops import HostOps
 from refluid.lowering.interpreter import Schedule, pair_gradients
-from refluid.lowering.placement import Placement
 from refluid.ops.core.registry import BOUNDARY
 
 
@@ -48,11 +48,9 @@ class Piece:
 class Plan:
     """How one block runs for one set of feeds and fetches."""
 
-    block: Block
     pieces: tuple[Piece, ...]
     reads: tuple[str, ...]  # names the block needs from feeds or the scope
     persists: tuple[str, ...]  # persistable names it writes
-    eager_loops: frozenset[int]  # loops that cannot be compiled, by the index of their block
 
 
 def make_plan(
@@ -70,7 +68,7 @@ def make_plan(
         ops = needed_operators(ops, {*fetches, *_persistable_writes(block, ops)}, frozenset(feeds))
     folded = foldable_operators(ops)
     pairs = pair_gradients(ops)
-    groups = _group(ops, pairs, Placement(eager_loops).host_operators(ops, folded))
+    groups = _group(ops, pairs, HostOps(eager_loops).host_operators(ops, folded))
     hosted = {id(op) for group, where in groups if where is Where.HOST for op in group}
     host_pairs = {gradient: forward for gradient, forward in pairs.items() if {gradient, forward} <= hosted}
     persists = _persistable_writes(block, ops)
@@ -88,7 +86,7 @@ def make_plan(
         needed |= set(reads)
     reads, written = reads_and_writes(ops)
     reads = [*reads, *(name for name in dict.fromkeys(fetches) if name not in written and name not in reads)]
-    return Plan(block, tuple(reversed(pieces)), tuple(reads), tuple(persists), eager_loops)
+    return Plan(tuple(reversed(pieces)), tuple(reads), tuple(persists))
 
 
 def _group(ops: Sequence[Operator], pairs: dict[int, int], on_host: set[int]) -> list[tuple[list[Operator], Where]]:

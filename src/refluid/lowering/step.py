@@ -21,7 +21,7 @@ from refluid.ir.vartype import VarType
 from refluid.lowering.compiled_piece import CompiledPiece, PieceFunction
 from refluid.lowering.exchange import ExchangePiece
 from refluid.lowering.host_piece import HostPiece
-from refluid.lowering.pieces import Binding, BoundPiece, Count, Holder, Options, Run, StepPiece
+from refluid.lowering.pieces import Binding, Count, Holder, Options, Run, StepPiece
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Staging, unstaged
 from refluid.ops.core.values import SelectedRows
@@ -121,8 +121,10 @@ class Step(ABC):
     @abstractmethod
     def _run(self, feeds: Sequence[Any], key_data: np.ndarray | None) -> list[Any]: ...
 
-    def close(self) -> None:  # noqa: B027 - only exchanges have something to end
+    def close(self) -> None:
         """Ends what the step shares with other processes."""
+        for close in self._binding.on_close:
+            close()
 
     def _key_data(self) -> np.ndarray:
         scope = self._scope()
@@ -183,7 +185,7 @@ class PieceByPieceStep(Step):
 
     def __init__(self, compiled: CompiledStep, scope: Scope):
         super().__init__(compiled, scope)
-        self._pieces: list[BoundPiece] = [piece.bind(self._binding) for piece in compiled.pieces]
+        self._pieces = [piece.bind(self._binding) for piece in compiled.pieces]
 
     def _run(self, feeds: Sequence[Any], key_data: np.ndarray | None) -> list[Any]:
         compiled = self.compiled
@@ -194,10 +196,6 @@ class PieceByPieceStep(Step):
             piece(run)
         jax.block_until_ready([env.get(name) for name in compiled.options.persists])
         return [env[name] for name in compiled.fetches]
-
-    def close(self) -> None:
-        for piece in self._pieces:
-            piece.close()
 
 
 def _holder(scope: Scope, block: Block, name: str) -> Holder:

@@ -1,7 +1,7 @@
 """Branches and loops over blocks.
 
 They are compiled where XLA can express them, and otherwise run on the host, iteration by iteration: the lowering
-decides (`refluid.lowering.placement`).
+decides (`refluid.lowering.host_ops`).
 """
 
 from __future__ import annotations

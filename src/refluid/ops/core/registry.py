@@ -28,7 +28,7 @@ BOUNDARY = frozenset({"feed", "fetch"})  # ops that move values between a progra
 _SERVICES = frozenset({"key", "host", "run_block"})
 
 # Whether an op runs on the host: a fact of the op, a function of its attributes and connected input slots, or what the
-# lowering finds out from the program around it (`refluid.lowering.placement`).
+# lowering finds out from the program around it (`refluid.lowering.host_ops`).
 OnHost = (
     bool | Callable[[dict[str, Any], frozenset[str]], bool] | Literal["loop", "branch", "loop_array", "array_sizes"]
 )

@@ -22,8 +22,8 @@ _KNOWN = 0  # no operator has this id
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Where operators run, given the loops that are known to need the host (by the index of their block)."""
+class HostOps:
+    """Which operators run on the host, given the loops known to need it (by the index of their block)."""
 
     eager_loops: frozenset[int] = frozenset()
 
@@ -119,10 +119,10 @@ class Placement:
 
 # What a definition's ``host`` leaves to the program.
 _QUESTIONS = {
-    "loop": Placement._loop_needs_host,
-    "branch": Placement._branch_needs_host,
-    "loop_array": Placement._comes_from_host,
-    "array_sizes": Placement._has_unknown_sizes,
+    "loop": HostOps._loop_needs_host,
+    "branch": HostOps._branch_needs_host,
+    "loop_array": HostOps._comes_from_host,
+    "array_sizes": HostOps._has_unknown_sizes,
 }
 
 
