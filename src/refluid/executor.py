@@ -143,7 +143,7 @@ class Executor:
     def _find_and_run(
         self, program: Program, key: StepKey, scope: Scope, values: Sequence[Any]
     ) -> tuple[Step, list[Any]]:
-        kept = lowered(program)
+        kept = program.lowered or lowered(program)
         compiled = kept.steps.get(key)
         step = None if compiled is None else compiled.step_in(scope)
         if step is None:

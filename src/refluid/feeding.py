@@ -46,7 +46,8 @@ def signature(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _ragged_signature(value: Ragged) -> tuple[Any, ...]:
-    return value.shape, value.dtype, tuple(offsets.shape for offsets in value.offsets), value.longest
+    data = value.data
+    return data.shape, data.dtype, tuple(offsets.shape for offsets in value.offsets), value.longest
 
 
 def _feed_value(block: Block, name: str, value: Any) -> Any:
