@@ -61,20 +61,8 @@ from paddle.fluid.layers.math_op_patch import monkey_patch_variable
 from paddle.fluid.lod_tensor import create_lod_tensor, create_random_int_lodtensor
 from paddle.fluid.parallel_executor import ParallelExecutor
 from paddle.fluid.param_attr import ParamAttr, WeightNormParamAttr
-from paddle.fluid.trainer import (
-    BeginEpochEvent,
-    BeginStepEvent,
-    CheckpointConfig,
-    EndEpochEvent,
-    EndStepEvent,
-    Trainer,
-)
-from paddle.fluid.transpiler import (
-    DistributeTranspiler,
-    DistributeTranspilerConfig,
-    memory_optimize,
-    release_memory,
-)
+from paddle.fluid.trainer import BeginEpochEvent, BeginStepEvent, CheckpointConfig, EndEpochEvent, EndStepEvent, Trainer
+from paddle.fluid.transpiler import DistributeTranspiler, DistributeTranspilerConfig, memory_optimize, release_memory
 
 Tensor = LoDTensor
 

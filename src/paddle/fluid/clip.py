@@ -116,10 +116,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
     """Scales all gradients of a group by one factor, so that their global norm is at most ``clip_norm``."""
 
     def __init__(
-        self,
-        clip_norm: float,
-        group_name: str = "default_group",
-        need_clip: Callable[[Variable], bool] | None = None,
+        self, clip_norm: float, group_name: str = "default_group", need_clip: Callable[[Variable], bool] | None = None
     ):
         super().__init__(need_clip)
         if not isinstance(group_name, str):

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from paddle.fluid.inference import (
-    AnalysisConfig,
-    AnalysisPredictor,
-    NativeConfig,
-    NativePaddlePredictor,
-    PaddleBuf,
-    PaddleDType,
-    PaddlePassBuilder,
-    PaddlePlace,
-    PaddlePredictor,
-    PaddleTensor,
-    ZeroCopyTensor,
-    create_paddle_predictor,
-    paddle_dtype_size,
-)
+from paddle.fluid import inference as _inference
+from paddle.fluid.inference import *  # noqa: F403
 from refluid.errors import EnforceNotMet, EOFException
 from refluid.ir.vartype import VarType
 from refluid.ops.core.registry import is_known
@@ -26,8 +13,6 @@ from refluid.tensors import LoDTensor, LoDTensorArray
 from refluid.tensors import SelectedRowsTensor as SelectedRows
 
 __all__ = [
-    "AnalysisConfig",
-    "AnalysisPredictor",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
@@ -35,26 +20,16 @@ __all__ = [
     "EnforceNotMet",
     "LoDTensor",
     "LoDTensorArray",
-    "NativeConfig",
-    "NativePaddlePredictor",
-    "PaddleBuf",
-    "PaddleDType",
-    "PaddlePassBuilder",
-    "PaddlePlace",
-    "PaddlePredictor",
-    "PaddleTensor",
     "Scope",
     "SelectedRows",
     "VarDesc",
-    "ZeroCopyTensor",
-    "create_paddle_predictor",
     "get_cuda_device_count",
     "is_compiled_with_brpc",
     "is_compiled_with_cuda",
     "is_float16_supported",
     "op_support_gpu",
-    "paddle_dtype_size",
 ]
+__all__ += _inference.__all__
 
 _Scope = Scope
 

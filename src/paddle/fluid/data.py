@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
-from refluid.ir import Variable, VarType
+from refluid.ir import Variable
 
 __all__ = ["data"]
 
@@ -16,13 +16,7 @@ def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_lev
     """Creates a variable to feed; None or -1 is a dim of any size."""
     check_type(name, "name", (str, bytes), "data")
     check_type(shape, "shape", (list, tuple), "data")
+    dims = [-1 if dim is None else dim for dim in shape]
     return LayerHelper("data", name=name).create_global_variable(
-        name=name,
-        shape=[-1 if dim is None else dim for dim in shape],
-        dtype=dtype,
-        type=VarType.LOD_TENSOR,
-        stop_gradient=True,
-        lod_level=lod_level,
-        is_data=True,
-        need_check_feed=True,
+        name=name, shape=dims, dtype=dtype, stop_gradient=True, lod_level=lod_level, is_data=True, need_check_feed=True
     )

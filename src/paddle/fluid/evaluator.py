@@ -60,11 +60,7 @@ class ChunkEvaluator(Evaluator):
             self._create_state(name, "int64", [1]) for name in names
         )
         *self.metrics, infer, labelled, correct = chunk_eval(
-            input=input,
-            label=label,
-            chunk_scheme=chunk_scheme,
-            num_chunk_types=num_chunk_types,
-            excluded_chunk_types=excluded_chunk_types,
+            input, label, chunk_scheme, num_chunk_types, excluded_chunk_types
         )
         self._accumulate(self.states, [infer, labelled, correct])
 

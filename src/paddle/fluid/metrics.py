@@ -149,9 +149,7 @@ class ChunkEvaluator(MetricBase):
     ):
         """Adds the counts of a batch."""
         _require_numbers(
-            num_infer_chunks=num_infer_chunks,
-            num_label_chunks=num_label_chunks,
-            num_correct_chunks=num_correct_chunks,
+            num_infer_chunks=num_infer_chunks, num_label_chunks=num_label_chunks, num_correct_chunks=num_correct_chunks
         )
         self.num_infer_chunks += num_infer_chunks
         self.num_label_chunks += num_label_chunks
@@ -260,11 +258,8 @@ class DetectionMAP:
             "ap_version": ap_version,
         }
         self.cur_map = layers.detection_map(input, label, class_num, **options)
-        states = [
-            self._create_state("accum_pos_count", "int32", None),
-            self._create_state("accum_true_pos", "float32", None),
-            self._create_state("accum_false_pos", "float32", None),
-        ]
+        dtypes = {"accum_pos_count": "int32", "accum_true_pos": "float32", "accum_false_pos": "float32"}
+        states = [self._create_state(name, dtype, None) for name, dtype in dtypes.items()]
         self.has_state = self._create_state("has_state", "int32", [1])
         self.helper.set_variable_initializer(self.has_state, initializer=Constant(value=0))
         self.accum_map = layers.detection_map(

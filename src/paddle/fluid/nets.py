@@ -24,28 +24,10 @@ def simple_img_conv_pool(
     use_cudnn=True,
 ):
     """Applies a 2-D convolution followed by pooling."""
-    convolved = layers.conv2d(
-        input=input,
-        num_filters=num_filters,
-        filter_size=filter_size,
-        stride=conv_stride,
-        padding=conv_padding,
-        dilation=conv_dilation,
-        groups=conv_groups,
-        param_attr=param_attr,
-        bias_attr=bias_attr,
-        act=act,
-        use_cudnn=use_cudnn,
-    )
-    return layers.pool2d(
-        input=convolved,
-        pool_size=pool_size,
-        pool_type=pool_type,
-        pool_stride=pool_stride,
-        pool_padding=pool_padding,
-        global_pooling=global_pooling,
-        use_cudnn=use_cudnn,
-    )
+    window = {"stride": conv_stride, "padding": conv_padding, "dilation": conv_dilation, "groups": conv_groups}
+    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "use_cudnn": use_cudnn}
+    convolved = layers.conv2d(input, num_filters, filter_size, **window, **layer)
+    return layers.pool2d(convolved, pool_size, pool_type, pool_stride, pool_padding, global_pooling, use_cudnn)
 
 
 def img_conv_group(
@@ -81,22 +63,13 @@ def img_conv_group(
         strict=True,
     )
     for filters, size, padding, attr, with_batchnorm, drop_rate in per_convolution:
-        input = layers.conv2d(
-            input=input,
-            num_filters=filters,
-            filter_size=size,
-            padding=padding,
-            param_attr=attr,
-            act=None if with_batchnorm else conv_act,
-            use_cudnn=use_cudnn,
-        )
+        act = None if with_batchnorm else conv_act
+        input = layers.conv2d(input, filters, size, padding=padding, param_attr=attr, act=act, use_cudnn=use_cudnn)
         if with_batchnorm:
             input = layers.batch_norm(input=input, act=conv_act)
             if abs(drop_rate) > 1e-5:
                 input = layers.dropout(x=input, dropout_prob=drop_rate)
-    return layers.pool2d(
-        input=input, pool_size=pool_size, pool_type=pool_type, pool_stride=pool_stride, use_cudnn=use_cudnn
-    )
+    return layers.pool2d(input, pool_size, pool_type, pool_stride, use_cudnn=use_cudnn)
 
 
 def _per_conv(count, name, value):
@@ -111,15 +84,8 @@ def sequence_conv_pool(
     input, num_filters, filter_size, param_attr=None, act="sigmoid", pool_type="max", bias_attr=None
 ):
     """Applies a convolution along each sequence, followed by sequence pooling."""
-    convolved = layers.sequence_conv(
-        input=input,
-        num_filters=num_filters,
-        filter_size=filter_size,
-        param_attr=param_attr,
-        bias_attr=bias_attr,
-        act=act,
-    )
-    return layers.sequence_pool(input=convolved, pool_type=pool_type)
+    layer = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act}
+    return layers.sequence_pool(layers.sequence_conv(input, num_filters, filter_size, **layer), pool_type)
 
 
 def glu(input, dim=-1):

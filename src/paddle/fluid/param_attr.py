@@ -37,13 +37,9 @@ class ParamAttr:
             raise TypeError(f"name must be a string, not {type(name).__name__}")
         if name == "":
             raise ValueError("a parameter name cannot be empty")
-        self.name = name
-        self.initializer = initializer
-        self.learning_rate = learning_rate
-        self.regularizer = regularizer
-        self.trainable = trainable
-        self.gradient_clip = gradient_clip
-        self.do_model_average = do_model_average
+        self.name, self.initializer, self.learning_rate = name, initializer, learning_rate
+        self.regularizer, self.trainable = regularizer, trainable
+        self.gradient_clip, self.do_model_average = gradient_clip, do_model_average
 
     def _set_default_initializer(self, initializer: Initializer | None) -> None:
         if initializer is None and self.initializer is None:

@@ -26,14 +26,7 @@ from refluid.random_state import (
 )
 from refluid.scope import Scope, scope_guard
 
-__all__ = [
-    "BeginEpochEvent",
-    "BeginStepEvent",
-    "CheckpointConfig",
-    "EndEpochEvent",
-    "EndStepEvent",
-    "Trainer",
-]
+__all__ = ["BeginEpochEvent", "BeginStepEvent", "CheckpointConfig", "EndEpochEvent", "EndStepEvent", "Trainer"]
 
 
 class BeginEpochEvent:
@@ -152,11 +145,7 @@ class Trainer:
             self._load_checkpoint(checkpoint_config)
 
     def train(
-        self,
-        num_epochs: int,
-        event_handler: Callable[[Any], None],
-        reader: Callable[[], Any],
-        feed_order: Any = None,
+        self, num_epochs: int, event_handler: Callable[[Any], None], reader: Callable[[], Any], feed_order: Any = None
     ) -> None:
         """Trains for a number of epochs.
 

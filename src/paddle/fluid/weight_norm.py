@@ -28,9 +28,8 @@ def normalized_weight(helper: LayerHelper, attr: WeightNormParamAttr, shape: Seq
     in_startup = startup.create_parameter(dtype=dtype, shape=length.shape, **length_attr._to_kwargs())
     # The magnitude starts as the norm of the direction, so that the weight starts as initialized.
     norm = _norm_except(startup, startup.var(direction.name), dim, len(shape))
-    startup.append_op(
-        type="reshape", inputs={"X": norm}, outputs={"Out": in_startup}, attrs={"shape": list(length.shape)}
-    )
+    shape_attr = {"shape": list(length.shape)}
+    startup.append_op(type="reshape", inputs={"X": norm}, outputs={"Out": in_startup}, attrs=shape_attr)
     return _weight(helper.main_program.current_block(), direction, length, dim, attr)
 
 
@@ -50,12 +49,8 @@ def _norm_except(block: Block, value: Variable, dim: int | None, rank: int) -> V
     squared, total, norm = (_temporary(block, value) for _ in range(3))
     block.append_op(type="square", inputs={"X": value}, outputs={"Out": squared})
     axes = [i for i in range(rank) if i != dim]
-    block.append_op(
-        type="reduce_sum",
-        inputs={"X": squared},
-        outputs={"Out": total},
-        attrs={"dim": axes, "keep_dim": True, "reduce_all": dim is None},
-    )
+    attrs = {"dim": axes, "keep_dim": True, "reduce_all": dim is None}
+    block.append_op(type="reduce_sum", inputs={"X": squared}, outputs={"Out": total}, attrs=attrs)
     block.append_op(type="sqrt", inputs={"X": total}, outputs={"Out": norm})
     return norm
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.variable import Variable
-from refluid.ir.vartype import VarType
 
 
 class ProgramView:
@@ -75,62 +75,44 @@ class BlockView:
         return [VarView(variable) for variable in self._block.vars.values()]
 
 
+def _reads(field: str) -> Callable[[Any], Any]:
+    """A method that returns a field of the viewed object."""
+    return lambda self: getattr(self._viewed, field)
+
+
+def _writes(field: str) -> Callable[[Any, Any], None]:
+    """A method that sets a field of the viewed object."""
+    return lambda self, value: setattr(self._viewed, field, value)
+
+
+def _calls(method: str) -> Callable[..., Any]:
+    """A method that calls the one of that name of the viewed object."""
+    return lambda self, *arguments: getattr(self._viewed, method)(*arguments)
+
+
 class OpView:
     """``op.desc``"""
 
     def __init__(self, op: Operator):
-        self._op = op
+        self._viewed = op
 
-    def type(self) -> str:
-        return self._op.type
+    type, input_names, output_names = _reads("type"), _reads("input_names"), _reads("output_names")
+    input_arg_names, output_arg_names = _reads("input_arg_names"), _reads("output_arg_names")
+    input, output = _calls("input"), _calls("output")
+    attr, has_attr, attr_names, _set_attr = _calls("attr"), _calls("has_attr"), _reads("attr_names"), _calls("set_attr")
+    _rename_input, _rename_output = _calls("rename_input"), _calls("rename_output")
 
     def set_type(self, type: str) -> None:
-        self._op.type = type
-        self._op.program.changed()
-
-    def input(self, slot: str) -> list[str]:
-        return self._op.input(slot)
-
-    def output(self, slot: str) -> list[str]:
-        return self._op.output(slot)
+        self._viewed.type = type
+        self._viewed.program.changed()
 
     def set_input(self, slot: str, names: list[str]) -> None:
-        self._op.inputs[slot] = list(names)
-        self._op.program.changed()
+        self._viewed.inputs[slot] = list(names)
+        self._viewed.program.changed()
 
     def set_output(self, slot: str, names: list[str]) -> None:
-        self._op.outputs[slot] = list(names)
-        self._op.program.changed()
-
-    def input_names(self) -> list[str]:
-        return self._op.input_names
-
-    def output_names(self) -> list[str]:
-        return self._op.output_names
-
-    def input_arg_names(self) -> list[str]:
-        return self._op.input_arg_names
-
-    def output_arg_names(self) -> list[str]:
-        return self._op.output_arg_names
-
-    def attr(self, name: str) -> Any:
-        return self._op.attr(name)
-
-    def has_attr(self, name: str) -> bool:
-        return self._op.has_attr(name)
-
-    def attr_names(self) -> list[str]:
-        return self._op.attr_names
-
-    def _set_attr(self, name: str, value: Any) -> None:
-        self._op.set_attr(name, value)
-
-    def _rename_input(self, old: str, new: str) -> None:
-        self._op.rename_input(old, new)
-
-    def _rename_output(self, old: str, new: str) -> None:
-        self._op.rename_output(old, new)
+        self._viewed.outputs[slot] = list(names)
+        self._viewed.program.changed()
 
     def check_attrs(self) -> None:
         """Does nothing: attributes are checked during shape inference."""
@@ -139,50 +121,20 @@ class OpView:
         """Does nothing: types are inferred together with shapes."""
 
     def infer_shape(self, block: BlockView) -> None:
-        self._op.infer()
+        self._viewed.infer()
 
 
 class VarView:
     """``var.desc``"""
 
     def __init__(self, variable: Variable):
-        self._variable = variable
+        self._viewed = variable
 
-    def name(self) -> str:
-        return self._variable.name
+    name, dtype, type, lod_level = _reads("name"), _reads("dtype"), _reads("type"), _reads("lod_level")
+    persistable, need_check_feed = _reads("persistable"), _reads("need_check_feed")
+    set_shape, set_dtype, set_type = _writes("shape"), _writes("dtype"), _writes("type")
+    set_lod_level, set_persistable = _writes("lod_level"), _writes("persistable")
+    set_need_check_feed = _writes("need_check_feed")
 
     def shape(self) -> list[int]:
-        return list(self._variable.shape)
-
-    def set_shape(self, shape: list[int]) -> None:
-        self._variable.shape = shape
-
-    def dtype(self) -> VarType:
-        return self._variable.dtype
-
-    def set_dtype(self, dtype: Any) -> None:
-        self._variable.dtype = dtype
-
-    def type(self) -> VarType:
-        return self._variable.type
-
-    def set_type(self, type: VarType) -> None:
-        self._variable.type = type
-
-    def lod_level(self) -> int:
-        return self._variable.lod_level
-
-    def set_lod_level(self, level: int) -> None:
-        self._variable.lod_level = level
-
-    def persistable(self) -> bool:
-        return self._variable.persistable
-
-    def set_persistable(self, value: bool) -> None:
-        self._variable.persistable = value
-
-    def need_check_feed(self) -> bool:
-        return self._variable.need_check_feed
-
-    def set_need_check_feed(self, value: bool) -> None:
-        self._variable.need_check_feed = value
+        return list(self._viewed.shape)

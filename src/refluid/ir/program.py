@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -346,14 +346,3 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
         switch_main_program(main)
         if startup is not None:
             switch_startup_program(startup)
-
-
-__all__: Iterable[str] = [
-    "Program",
-    "default_main_program",
-    "default_startup_program",
-    "name_scope",
-    "program_guard",
-    "switch_main_program",
-    "switch_startup_program",
-]

@@ -135,10 +135,9 @@ def _variable(block: Block, described: Any) -> Variable:
     type = VarType(described.type.type)
     variable = Variable(block, type=type, name=described.name, persistable=described.persistable)
     variable.need_check_feed = described.need_check_feed
-    holder = {
-        VarType.LOD_TENSOR: described.type.lod_tensor,
-        VarType.LOD_TENSOR_ARRAY: described.type.tensor_array,
-    }.get(type)
+    holder = {VarType.LOD_TENSOR: described.type.lod_tensor, VarType.LOD_TENSOR_ARRAY: described.type.tensor_array}.get(
+        type
+    )
     if holder is not None and holder.HasField("tensor"):
         variable._shape, variable._dtype = tuple(holder.tensor.dims), VarType(holder.tensor.data_type)
         variable._lod_level = holder.lod_level

@@ -80,11 +80,7 @@ def _periods(decay_steps: int, staircase: bool) -> Variable:
 
 @_schedule
 def polynomial_decay(
-    learning_rate: float,
-    decay_steps: int,
-    end_learning_rate: float = 0.0001,
-    power: float = 1.0,
-    cycle: bool = False,
+    learning_rate: float, decay_steps: int, end_learning_rate: float = 0.0001, power: float = 1.0, cycle: bool = False
 ) -> Variable:
     """Decays from learning_rate to end_learning_rate in ``decay_steps``; ``cycle`` repeats the decay."""
     step = _decay_step_counter()

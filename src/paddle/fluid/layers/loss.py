@@ -86,11 +86,7 @@ def softmax_with_cross_entropy(
 
 
 def sigmoid_cross_entropy_with_logits(
-    x: Variable,
-    label: Variable,
-    ignore_index: int = kIgnoreIndex,
-    name: str | None = None,
-    normalize: bool = False,
+    x: Variable, label: Variable, ignore_index: int = kIgnoreIndex, name: str | None = None, normalize: bool = False
 ) -> Variable:
     """Computes the element-wise logistic loss; ``normalize`` divides by the number of entries that are not ignored."""
     require_floating("sigmoid_cross_entropy_with_logits", x=x)

@@ -67,11 +67,8 @@ def _install(name: str, method: Callable[..., Any]) -> None:
 
 def astype(self: Variable, dtype: Any) -> Variable:
     """Returns this variable cast to another dtype."""
-    block = _block(self)
-    out = _temporary(block, as_dtype(dtype))
-    attrs = {"in_dtype": self.dtype, "out_dtype": out.dtype}
-    block.append_op(type="cast", inputs={"X": [self]}, outputs={"Out": [out]}, attrs=attrs)
-    return out
+    attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
+    return _append("cast", _block(self), {"X": self}, as_dtype(dtype), attrs)
 
 
 def _arithmetic(type: str, reflected: bool, as_scale: Callable[[float], tuple[float, float]] | None):
@@ -94,12 +91,7 @@ def _comparison(type: str):
 
 
 def _scale(variable: Variable, scale: float, bias: float) -> Variable:
-    block = _block(variable)
-    out = _temporary(block, variable.dtype)
-    block.append_op(
-        type="scale", inputs={"X": [variable]}, outputs={"Out": [out]}, attrs={"scale": scale, "bias": bias}
-    )
-    return out
+    return _append("scale", _block(variable), {"X": variable}, variable.dtype, {"scale": scale, "bias": bias})
 
 
 def _binary(type: str, variable: Variable, other: Any, reflected: bool, out_dtype: VarType) -> Any:
@@ -110,11 +102,8 @@ def _binary(type: str, variable: Variable, other: Any, reflected: bool, out_dtyp
     if other.dtype != variable.dtype:
         other = astype(other, variable.dtype)
     x, y = (other, variable) if reflected else (variable, other)
-    block = _block(variable)
-    out = _temporary(block, out_dtype)
     axis = 0 if y.shape[:1] == (-1,) else -1
-    block.append_op(type=type, inputs={"X": [x], "Y": [y]}, outputs={"Out": [out]}, attrs={"axis": axis})
-    return out
+    return _append(type, _block(variable), {"X": x, "Y": y}, out_dtype, {"axis": axis})
 
 
 def _is_number(value: Any) -> bool:
@@ -127,12 +116,8 @@ def _filled_like(variable: Variable, value: float) -> Variable:
         return _constant(variable, value, list(variable.shape))
     batch = variable.shape.index(-1)
     shape = [1 if dim == -1 and i != batch else dim for i, dim in enumerate(variable.shape)]
-    return _append_constant(
-        "fill_constant_batch_size_like",
-        variable,
-        {"Input": [variable]},
-        {"shape": shape, "value": value, "input_dim_idx": batch, "output_dim_idx": batch},
-    )
+    attrs = {"shape": shape, "value": value, "input_dim_idx": batch, "output_dim_idx": batch}
+    return _append_constant("fill_constant_batch_size_like", variable, {"Input": variable}, attrs)
 
 
 def _constant(variable: Variable, value: float, shape: list[int]) -> Variable:
@@ -140,12 +125,8 @@ def _constant(variable: Variable, value: float, shape: list[int]) -> Variable:
 
 
 def _append_constant(type: str, variable: Variable, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
-    block = _block(variable)
-    out = _temporary(block, variable.dtype)
+    out = _append(type, _block(variable), inputs, variable.dtype, {"dtype": variable.dtype, **attrs})
     out.stop_gradient = True
-    block.append_op(
-        type=type, inputs=inputs, outputs={"Out": [out]}, attrs={"dtype": variable.dtype, **attrs}, stop_gradient=True
-    )
     return out
 
 
@@ -153,5 +134,7 @@ def _block(variable: Variable) -> Block:
     return variable.block.program.current_block()
 
 
-def _temporary(block: Block, dtype: VarType) -> Variable:
-    return block.create_var(name=unique_name.generate("tmp"), dtype=dtype)
+def _append(type: str, block: Block, inputs: dict[str, Any], dtype: VarType, attrs: dict[str, Any]) -> Variable:
+    out = block.create_var(name=unique_name.generate("tmp"), dtype=dtype)
+    block.append_op(type=type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out

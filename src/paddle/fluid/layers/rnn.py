@@ -3,13 +3,4 @@
 from paddle.fluid.layers._topics.rnn.cells import GRUCell, LSTMCell, RNNCell, rnn
 from paddle.fluid.layers._topics.rnn.decoding import BeamSearchDecoder, Decoder, dynamic_decode, gather_tree
 
-__all__ = [
-    "BeamSearchDecoder",
-    "Decoder",
-    "GRUCell",
-    "LSTMCell",
-    "RNNCell",
-    "dynamic_decode",
-    "gather_tree",
-    "rnn",
-]
+__all__ = ["BeamSearchDecoder", "Decoder", "GRUCell", "LSTMCell", "RNNCell", "dynamic_decode", "gather_tree", "rnn"]

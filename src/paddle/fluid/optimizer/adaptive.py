@@ -10,6 +10,7 @@ class AdagradOptimizer(Optimizer):
     """Divides steps by the root of the accumulated squared gradients; sparse gradients update only their rows."""
 
     type = "adagrad"
+    attributes = {"epsilon": "_epsilon"}
 
     def __init__(
         self,
@@ -27,14 +28,12 @@ class AdagradOptimizer(Optimizer):
     def _states(self):
         return (state("moment", "Moment", self.initial_accumulator_value),)
 
-    def _attrs(self, param):
-        return {"epsilon": self._epsilon}
-
 
 class DecayedAdagradOptimizer(Optimizer):
     """Adagrad with an exponential moving average instead of the sum."""
 
     type = "decayed_adagrad"
+    attributes = {"epsilon": "_epsilon", "decay": "_decay"}
 
     def __init__(
         self,
@@ -52,14 +51,12 @@ class DecayedAdagradOptimizer(Optimizer):
     def _states(self):
         return (state("moment", "Moment"),)
 
-    def _attrs(self, param):
-        return {"epsilon": self._epsilon, "decay": self._decay}
-
 
 class AdadeltaOptimizer(Optimizer):
     """Scales steps by the ratio of the running RMS of updates and gradients; as in Fluid, ignores the learning rate."""
 
     type = "adadelta"
+    attributes = {"epsilon": "_epsilon", "rho": "_rho"}
 
     def __init__(
         self,
@@ -76,22 +73,17 @@ class AdadeltaOptimizer(Optimizer):
 
     def _states(self):
         # The names start with an underscore in Fluid too, hence fc_0.w_0__avg_squared_grad_0.
-        return (
-            state("_avg_squared_grad", "AvgSquaredGrad"),
-            state("_avg_squared_update", "AvgSquaredUpdate"),
-        )
+        return state("_avg_squared_grad", "AvgSquaredGrad"), state("_avg_squared_update", "AvgSquaredUpdate")
 
     def _inputs(self, param_and_grad):
         return {}
-
-    def _attrs(self, param):
-        return {"epsilon": self._epsilon, "rho": self._rho}
 
 
 class RMSPropOptimizer(Optimizer):
     """Divides gradients by the root of their running mean square, or of their variance if ``centered``."""
 
     type = "rmsprop"
+    attributes = {"epsilon": "_epsilon", "decay": "_rho", "momentum": "_momentum", "centered": "_centered"}
 
     def __init__(
         self,
@@ -109,25 +101,14 @@ class RMSPropOptimizer(Optimizer):
         self._rho, self._epsilon, self._momentum, self._centered = rho, epsilon, momentum, centered
 
     def _states(self):
-        return (
-            state("momentum", "Moment"),
-            state("mean_square", "MeanSquare"),
-            state("mean_grad", "MeanGrad"),
-        )
-
-    def _attrs(self, param):
-        return {
-            "epsilon": self._epsilon,
-            "decay": self._rho,
-            "momentum": self._momentum,
-            "centered": self._centered,
-        }
+        return state("momentum", "Moment"), state("mean_square", "MeanSquare"), state("mean_grad", "MeanGrad")
 
 
 class FtrlOptimizer(Optimizer):
     """Follow the regularized leader: with ``l1``, most parameters become exactly zero."""
 
     type = "ftrl"
+    attributes = {"l1": "_l1", "l2": "_l2", "lr_power": "_lr_power"}
 
     def __init__(
         self,
@@ -149,9 +130,6 @@ class FtrlOptimizer(Optimizer):
             State("linear", "LinearAccumulator", "LinearAccumOut"),
         )
 
-    def _attrs(self, param):
-        return {"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power}
-
 
 class AdamOptimizer(Optimizer):
     """Adam. ``beta1`` and ``beta2`` may be variables.
@@ -160,6 +138,7 @@ class AdamOptimizer(Optimizer):
     """
 
     type = "adam"
+    attributes = {"beta1": "_beta1", "beta2": "_beta2", "epsilon": "_epsilon", "lazy_mode": "_lazy_mode"}
 
     def __init__(
         self,
@@ -193,13 +172,8 @@ class AdamOptimizer(Optimizer):
         return {**super()._inputs(param_and_grad), **tensors}
 
     def _attrs(self, param):
-        betas = {"beta1": self._beta1, "beta2": self._beta2}
-        return {
-            **{name: beta for name, beta in betas.items() if not isinstance(beta, Variable)},
-            "epsilon": self._epsilon,
-            "lazy_mode": self._lazy_mode,
-            "min_row_size_to_use_multithread": 1000,
-        }
+        attrs = {**super()._attrs(param), "min_row_size_to_use_multithread": 1000}
+        return {name: value for name, value in attrs.items() if not isinstance(value, Variable)}
 
 
 class LambOptimizer(AdamOptimizer):
@@ -247,18 +221,15 @@ class LambOptimizer(AdamOptimizer):
 
     def _attrs(self, param):
         excluded = self._exclude_from_weight_decay_fn is not None and self._exclude_from_weight_decay_fn(param)
-        return {
-            "beta1": self._beta1,
-            "beta2": self._beta2,
-            "epsilon": self._epsilon,
-            "weight_decay": 0.0 if excluded else self._weight_decay,
-        }
+        decay = 0.0 if excluded else self._weight_decay
+        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon, "weight_decay": decay}
 
 
 class AdamaxOptimizer(Optimizer):
     """Adam with an exponentially weighted infinity norm instead of the second moment."""
 
     type = "adamax"
+    attributes = {"beta1": "_beta1", "beta2": "_beta2", "epsilon": "_epsilon"}
 
     def __init__(
         self,
@@ -281,21 +252,14 @@ class AdamaxOptimizer(Optimizer):
             State("beta1_pow_acc", "Beta1Pow", None, self._beta1, shape=(1,)),
         )
 
-    def _attrs(self, param):
-        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
-
     def _finish_update(self, block, parameters_and_grads):
         for param, grad in parameters_and_grads:
             if grad is None or not param.trainable:
                 continue
             with param.block.program._optimized_guard([param, grad]):
-                power = self._get_accumulator("beta1_pow_acc", param)
+                power, attrs = self._get_accumulator("beta1_pow_acc", param), {"scale": self._beta1}
                 block.append_op(
-                    type="scale",
-                    inputs={"X": power},
-                    outputs={"Out": power},
-                    attrs={"scale": self._beta1},
-                    stop_gradient=True,
+                    type="scale", inputs={"X": power}, outputs={"Out": power}, attrs=attrs, stop_gradient=True
                 )
 
 

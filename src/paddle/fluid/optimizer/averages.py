@@ -57,14 +57,14 @@ class ModelAverage(_Averaged, Optimizer):
     """
 
     type = "average_accumulates"
+    attributes = {
+        "average_window": "average_window",
+        "min_average_window": "min_average_window",
+        "max_average_window": "max_average_window",
+    }
 
     def __init__(
-        self,
-        average_window_rate,
-        min_average_window=10000,
-        max_average_window=10000,
-        regularization=None,
-        name=None,
+        self, average_window_rate, min_average_window=10000, max_average_window=10000, regularization=None, name=None
     ):
         super().__init__(0.0, regularization, name)
         self.average_window = average_window_rate
@@ -89,11 +89,7 @@ class ModelAverage(_Averaged, Optimizer):
             type=self.type,
             inputs={"param": param, **{f"in_{name}": variable for name, variable in states.items()}},
             outputs={f"out_{name}": variable for name, variable in states.items()},
-            attrs={
-                "average_window": self.average_window,
-                "min_average_window": self.min_average_window,
-                "max_average_window": self.max_average_window,
-            },
+            attrs=self._attrs(param),
             stop_gradient=True,
         )
 
@@ -107,8 +103,7 @@ class ModelAverage(_Averaged, Optimizer):
                 counts = [self._state(block, name, param) for name in ("num_accumulates", "old_num_accumulates")]
                 sums = [self._state(block, name, param) for name in ("sum_1", "sum_2", "sum_3")]
                 count, total = layers.sum(counts), layers.sum(sums)
-                count = layers.cast(count, here.dtype)
-                total = layers.cast(total, here.dtype)
+                count, total = layers.cast(count, here.dtype), layers.cast(total, here.dtype)
                 block.append_op(type="elementwise_div", inputs={"X": total, "Y": count}, outputs={"Out": here})
 
     def _state(self, block: Any, name: str, param: Variable) -> Variable:

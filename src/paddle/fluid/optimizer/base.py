@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ def state(name: str, slot: str, fill: float = 0.0, **options: Any) -> State:
 class Optimizer:
     """Base class of optimizers, which append one op of type ``type`` for each parameter.
 
-    Most subclasses define ``_states`` and ``_attrs``; others override ``_append_optimize_op``.
+    Most subclasses define ``attributes`` and ``_states``; others override ``_append_optimize_op``.
 
     Args:
       learning_rate: a number or a variable.
@@ -54,6 +54,7 @@ class Optimizer:
     """
 
     type = ""
+    attributes: Mapping[str, str] = {}  # attribute of the op -> the field that holds its value
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class Optimizer:
 
     def _attrs(self, param: Variable) -> dict[str, Any]:
         """Returns the attributes of the op that updates ``param``."""
-        return {}
+        return {name: getattr(self, field) for name, field in self.attributes.items()}
 
     def _inputs(self, param_and_grad: tuple[Variable, Variable]) -> dict[str, Any]:
         """Returns the inputs of the update besides parameter, gradient and states."""

@@ -60,8 +60,8 @@ class DGCMomentumOptimizer(Optimizer):
 
     def _append_dgc_ops(self, params_grads):
         self.helper = LayerHelper(self.__class__.__name__)
-        self._step = self._counter(_STEP, first=0.0)
-        self._ranks = self._counter(_RANKS, first=-1.0)
+        self._step = self._counter(_STEP)  # starts at -1, because it is incremented before it is read
+        self._ranks = self._counter(_RANKS)
         default_main_program().global_block()._prepend_op(
             type="increment", inputs={"X": self._step}, outputs={"Out": self._step}, attrs={"step": 1.0}
         )
@@ -71,12 +71,11 @@ class DGCMomentumOptimizer(Optimizer):
                 self._add_accumulator(_V, param)
                 self._append_dgc_op(param, grad)
 
-    def _counter(self, name: str, first: float) -> Variable:
-        """Creates a persistable counter; it starts one below ``first`` because it is incremented before it is read."""
+    def _counter(self, name: str) -> Variable:
+        """Creates a persistable counter that starts at -1."""
         assert self.helper is not None
         variable = self.helper.create_global_variable(name=name, dtype="float32", shape=[1], persistable=True)
-        value = first - 1.0 if name == _STEP else first
-        self.helper.set_variable_initializer(variable, initializer=Constant(value=value, force_cpu=True))
+        self.helper.set_variable_initializer(variable, initializer=Constant(value=-1.0, force_cpu=True))
         variable.stop_gradient = True
         return variable
 
@@ -97,14 +96,7 @@ class DGCMomentumOptimizer(Optimizer):
             )
         block.append_op(
             type="dgc",
-            inputs={
-                "U": u,
-                "V": v,
-                "Grad": grad,
-                "Param": param,
-                "current_step": self._step,
-                "nranks": self._ranks,
-            },
+            inputs={"U": u, "V": v, "Grad": grad, "Param": param, "current_step": self._step, "nranks": self._ranks},
             outputs={"U_out": u, "V_out": v, "Grad_out": grad, "k": count},
             attrs={
                 "m": self._momentum,

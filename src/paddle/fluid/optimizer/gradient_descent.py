@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from paddle.fluid.optimizer.base import Optimizer, state
 
 
@@ -20,6 +18,7 @@ class MomentumOptimizer(Optimizer):
     """Gradient descent with momentum, optionally Nesterov's."""
 
     type = "momentum"
+    attributes = {"mu": "_momentum", "use_nesterov": "_use_nesterov"}
 
     def __init__(
         self,
@@ -37,14 +36,12 @@ class MomentumOptimizer(Optimizer):
     def _states(self):
         return (state("velocity", "Velocity"),)
 
-    def _attrs(self, param) -> dict[str, Any]:
-        return {"mu": self._momentum, "use_nesterov": self._use_nesterov}
-
 
 class LarsMomentumOptimizer(Optimizer):
     """Momentum with a layer-wise learning rate, computed from the norms of parameter and gradient."""
 
     type = "lars_momentum"
+    attributes = {"mu": "_momentum", "lars_coeff": "_lars_coeff", "lars_weight_decay": "_lars_weight_decay"}
 
     def __init__(
         self,
@@ -63,13 +60,6 @@ class LarsMomentumOptimizer(Optimizer):
 
     def _states(self):
         return (state("velocity", "Velocity"),)
-
-    def _attrs(self, param):
-        return {
-            "mu": self._momentum,
-            "lars_coeff": self._lars_coeff,
-            "lars_weight_decay": self._lars_weight_decay,
-        }
 
 
 class DpsgdOptimizer(Optimizer):

@@ -198,11 +198,8 @@ class BeamSearchDecoder:
         )
         counter = outside.create_var(name=unique_name.generate("array_state_counter"), dtype="int64")
         counter.stop_gradient = True
-        outside.append_op(
-            type="fill_constant",
-            outputs={"Out": [counter]},
-            attrs={"shape": [1], "dtype": int(VarType.INT64), "value": 0.0, "force_cpu": True},
-        )
+        attrs = {"shape": [1], "dtype": int(VarType.INT64), "value": 0.0, "force_cpu": True}
+        outside.append_op(type="fill_constant", outputs={"Out": counter}, attrs=attrs)
         outside.append_op(type="write_to_array", inputs={"X": [init.value], "I": [counter]}, outputs={"Out": [array]})
         return _Array(array, counter)
 

@@ -183,9 +183,7 @@ conv2d = _conv(
     """,
 )
 conv3d = _conv(
-    "conv3d",
-    "NCDHW",
-    "Convolves volumes with ``num_filters`` filters; arguments as for conv2d, with depth first.",
+    "conv3d", "NCDHW", "Convolves volumes with ``num_filters`` filters; arguments as for conv2d, with depth first."
 )
 conv2d_transpose = _conv_transpose(
     "conv2d_transpose",

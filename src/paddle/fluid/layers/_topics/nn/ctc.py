@@ -41,11 +41,7 @@ def warpctc(
 
 
 def ctc_greedy_decoder(
-    input: Variable,
-    blank: int,
-    name: str | None = None,
-    input_length: Variable | None = None,
-    padding_value: int = 0,
+    input: Variable, blank: int, name: str | None = None, input_length: Variable | None = None, padding_value: int = 0
 ) -> Any:
     """Takes the most probable class of each frame and removes repetitions and blanks.
 

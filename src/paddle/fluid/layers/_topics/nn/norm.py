@@ -8,12 +8,7 @@ from typing import Any
 
 from paddle.fluid.initializer import Constant, Normal
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import (
-    append_output,
-    input_or_attr,
-    require_floating,
-    without_gradient,
-)
+from paddle.fluid.layers._topics.core.append import append_output, input_or_attr, require_floating, without_gradient
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable, VarType
 
@@ -78,13 +73,7 @@ def batch_norm(
     helper.append_op(
         type="batch_norm",
         inputs={"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance, **rate},
-        outputs={
-            "Y": out,
-            "MeanOut": mean,
-            "VarianceOut": variance,
-            "SavedMean": saved[0],
-            "SavedVariance": saved[1],
-        },
+        outputs={"Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved[0], "SavedVariance": saved[1]},
         attrs={
             **attrs,
             "epsilon": epsilon,
@@ -247,10 +236,7 @@ def data_norm(
     means, scales = (helper.create_variable(dtype=input.dtype, stop_gradient=True) for _ in range(2))
     out = input if in_place else helper.create_variable(dtype=input.dtype)
     helper.append_op(
-        type="data_norm",
-        inputs={**inputs, **sums},
-        outputs={"Y": out, "Means": means, "Scales": scales},
-        attrs=attrs,
+        type="data_norm", inputs={**inputs, **sums}, outputs={"Y": out, "Means": means, "Scales": scales}, attrs=attrs
     )
     return helper.append_activation(out)
 

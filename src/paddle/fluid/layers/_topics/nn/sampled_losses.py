@@ -10,12 +10,7 @@ import numpy as np
 
 from paddle.fluid.initializer import NumpyArrayInitializer
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import (
-    append_outputs,
-    append_single_op,
-    require_floating,
-    without_gradient,
-)
+from paddle.fluid.layers._topics.core.append import append_outputs, append_single_op, require_floating, without_gradient
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Variable
 

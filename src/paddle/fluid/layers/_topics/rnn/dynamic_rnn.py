@@ -93,11 +93,8 @@ class DynamicRNN:
             name=unique_name.generate("dynamic_rnn_input_array"), type=VarType.LOD_TENSOR_ARRAY, dtype=x.dtype
         )
         self.input_array.append(array)
-        outside.append_op(
-            type="lod_tensor_to_array",
-            inputs={"X": [x], "RankTable": [self.lod_rank_table]},
-            outputs={"Out": [array]},
-        )
+        inputs = {"X": x, "RankTable": self.lod_rank_table}
+        outside.append_op(type="lod_tensor_to_array", inputs=inputs, outputs={"Out": array})
         return array_read(array, self.step_idx)
 
     def _begin(self, outside: Block, x: Variable, level: int) -> None:
@@ -108,12 +105,8 @@ class DynamicRNN:
         outside.append_op(type="lod_rank_table", inputs={"X": [x]}, outputs={"Out": [table]}, attrs={"level": level})
         self.max_seq_len = outside.create_var(name=unique_name.generate("dynamic_rnn_max_seq_len"), dtype="int64")
         outside.append_op(type="max_sequence_len", inputs={"RankTable": [table]}, outputs={"Out": [self.max_seq_len]})
-        outside.append_op(
-            type="less_than",
-            inputs={"X": [self.step_idx], "Y": [self.max_seq_len]},
-            outputs={"Out": [self.cond]},
-            attrs={"force_cpu": True},
-        )
+        inputs = {"X": self.step_idx, "Y": self.max_seq_len}
+        outside.append_op(type="less_than", inputs=inputs, outputs={"Out": self.cond}, attrs={"force_cpu": True})
 
     def static_input(self, x) -> Variable:
         """Makes ``x`` available in every step, restricted to the sequences that are still running."""
@@ -160,36 +153,26 @@ class DynamicRNN:
         if self.zero_idx is None:
             outside = parent_block()
             self.zero_idx = outside.create_var(name=unique_name.generate("zero_idx"), dtype="int64")
-            outside.append_op(
-                type="fill_constant",
-                outputs={"Out": [self.zero_idx]},
-                attrs={"shape": [1], "dtype": int(VarType.INT64), "value": 0.0, "force_cpu": True},
-            )
+            attrs = {"shape": [1], "dtype": int(VarType.INT64), "value": 0.0, "force_cpu": True}
+            outside.append_op(type="fill_constant", outputs={"Out": self.zero_idx}, attrs=attrs)
         return self.zero_idx
 
     def _filled(self, shape: Sequence[int], value: float, dtype: Any) -> Variable:
         outside = parent_block()
         first = outside.create_var(name=unique_name.generate("in0"), dtype=self.input_array[0].dtype)
-        outside.append_op(
-            type="read_from_array", inputs={"X": [self.input_array[0]], "I": [self._zero()]}, outputs={"Out": [first]}
-        )
+        inputs = {"X": self.input_array[0], "I": self._zero()}
+        outside.append_op(type="read_from_array", inputs=inputs, outputs={"Out": first})
         init = outside.create_var(name=unique_name.generate("mem_init"), dtype=dtype)
-        outside.append_op(
-            type="fill_constant_batch_size_like",
-            inputs={"Input": [first]},
-            outputs={"Out": [init]},
-            attrs={"shape": [-1, *shape], "value": float(value), "dtype": int(init.dtype)},
-        )
+        attrs = {"shape": [-1, *shape], "value": float(value), "dtype": int(init.dtype)}
+        fill = "fill_constant_batch_size_like"
+        outside.append_op(type=fill, inputs={"Input": first}, outputs={"Out": init}, attrs=attrs)
         return init
 
     def _reordered(self, x: Variable, name: str) -> Variable:
         outside = parent_block()
         out = outside.create_var(name=unique_name.generate(name), dtype=x.dtype)
-        outside.append_op(
-            type="reorder_lod_tensor_by_rank",
-            inputs={"X": [x], "RankTable": [self.lod_rank_table]},
-            outputs={"Out": [out]},
-        )
+        inputs = {"X": x, "RankTable": self.lod_rank_table}
+        outside.append_op(type="reorder_lod_tensor_by_rank", inputs=inputs, outputs={"Out": out})
         return out
 
     def update_memory(self, ex_mem, new_mem) -> None:

@@ -86,17 +86,12 @@ class StaticRNN:
         outside = parent_block()
         name = unique_name.generate(f"{self.helper.name}@memory_boot")
         first = outside.create_var(name=name, shape=shape, dtype=like.dtype, persistable=False)
+        attrs = {"value": value, "shape": list(shape), "dtype": int(like.dtype)}
         outside.append_op(
             type="fill_constant_batch_size_like",
-            inputs={"Input": [like.name]},  # outside the step, this name is the whole sequence
-            outputs={"Out": [first]},
-            attrs={
-                "value": value,
-                "shape": list(shape),
-                "dtype": int(like.dtype),
-                "input_dim_idx": like_dim,
-                "output_dim_idx": dim,
-            },
+            inputs={"Input": like.name},  # outside the step, this name is the whole sequence
+            outputs={"Out": first},
+            attrs={**attrs, "input_dim_idx": like_dim, "output_dim_idx": dim},
         )
         return first
 

@@ -44,12 +44,7 @@ def uniform_random(
 
 
 def gaussian_random(
-    shape: Shape,
-    mean: float = 0.0,
-    std: float = 1.0,
-    seed: int = 0,
-    dtype: Any = "float32",
-    name: str | None = None,
+    shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32", name: str | None = None
 ) -> Variable:
     """Draws numbers from the normal distribution with ``mean`` and ``std``; ``shape`` is as for uniform_random."""
     helper = LayerHelper("gaussian_random", name=name)

@@ -92,9 +92,7 @@ def _plus_one(index: Variable, block: Block) -> Variable:
     """Returns index + 1."""
     one = _constant(1, index.dtype, block)
     out = block.create_var(dtype=index.dtype)
-    block.append_op(
-        type="elementwise_add", inputs={"X": [index], "Y": [one]}, outputs={"Out": [out]}, attrs={"axis": -1}
-    )
+    block.append_op(type="elementwise_add", inputs={"X": index, "Y": one}, outputs={"Out": out}, attrs={"axis": -1})
     return out
 
 

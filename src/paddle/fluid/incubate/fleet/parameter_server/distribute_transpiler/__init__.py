@@ -13,15 +13,8 @@ from paddle.fluid.framework import Program, default_startup_program
 from paddle.fluid.incubate.fleet.base.fleet_base import DistributedOptimizer, Fleet
 from paddle.fluid.incubate.fleet.base.mode import Mode
 from paddle.fluid.incubate.fleet.base.mpi_role_maker import MPIRoleMaker
-from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import (
-    AsyncStrategy,
-    DistributedStrategy,
-    GeoStrategy,
-    HalfAsyncStrategy,
-    StrategyFactory,
-    SyncStrategy,
-    TrainerRuntimeConfig,
-)
+from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import distributed_strategy
+from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import *  # noqa: F403
 from paddle.fluid.incubate.fleet.parameter_server.mode import DistributedMode
 from paddle.fluid.optimizer import Optimizer
 from paddle.fluid.transpiler.distribute_transpiler import (
@@ -32,21 +25,8 @@ from paddle.fluid.transpiler.distribute_transpiler import (
 from refluid.ir.modes import Mode as TrainingMode
 from refluid.transpiler.config import choose_mode
 
-__all__ = [
-    "AsyncStrategy",
-    "DistributeTranspilerConfig",
-    "DistributedMode",
-    "DistributedStrategy",
-    "DistributedTranspiler",
-    "GeoStrategy",
-    "HalfAsyncStrategy",
-    "ServerRuntimeConfig",
-    "StrategyFactory",
-    "SyncStrategy",
-    "TrainerRuntimeConfig",
-    "TranspilerOptimizer",
-    "fleet",
-]
+__all__ = ["DistributeTranspilerConfig", "DistributedMode", "DistributedTranspiler", "ServerRuntimeConfig"]
+__all__ += ["TranspilerOptimizer", "fleet", *distributed_strategy.__all__]
 
 
 class DistributedTranspiler(Fleet):
@@ -56,7 +36,7 @@ class DistributedTranspiler(Fleet):
         super().__init__(Mode.TRANSPILER)
         self._transpiler: DistributeTranspiler | None = None
         self._config: DistributeTranspilerConfig | None = None
-        self._strategy: DistributedStrategy | None = None
+        self._strategy: distributed_strategy.DistributedStrategy | None = None
         self._origin_program: Program | None = None
         self._communicator: Communicator | None = None
 
@@ -179,12 +159,7 @@ class DistributedTranspiler(Fleet):
         self._program("save_inference_model")
         program = self._origin_program if main_program is None else main_program
         return io.save_inference_model(
-            dirname,
-            feeded_var_names,
-            target_vars,
-            executor,
-            program,
-            export_for_deployment=export_for_deployment,
+            dirname, feeded_var_names, target_vars, executor, program, export_for_deployment=export_for_deployment
         )
 
     def save_persistables(self, executor: Executor, dirname: str, main_program: Program | None = None) -> Any:
@@ -237,13 +212,13 @@ class TranspilerOptimizer(DistributedOptimizer):
         return result
 
 
-def _config_of(strategy: Any) -> tuple[DistributeTranspilerConfig, DistributedStrategy | None]:
+def _config_of(strategy: Any) -> tuple[DistributeTranspilerConfig, distributed_strategy.DistributedStrategy | None]:
     """Returns the configuration of a strategy, and the strategy for its flags; a plain configuration has no flags."""
     if strategy is None:
         return DistributeTranspilerConfig(), None
     if isinstance(strategy, DistributeTranspilerConfig):
         return strategy, None
-    if isinstance(strategy, DistributedStrategy):
+    if isinstance(strategy, distributed_strategy.DistributedStrategy):
         return strategy.get_program_config(), strategy
     raise TypeError(
         "strategy must be a DistributeTranspilerConfig, or a SyncStrategy, HalfAsyncStrategy, AsyncStrategy or "

@@ -229,22 +229,7 @@ class GeoStrategy(DistributedStrategy):
 class StrategyFactory:
     """Creates strategies."""
 
-    @staticmethod
-    def create_sync_strategy() -> SyncStrategy:
-        """Creates a `SyncStrategy`."""
-        return SyncStrategy()
-
-    @staticmethod
-    def create_half_async_strategy() -> HalfAsyncStrategy:
-        """Creates a `HalfAsyncStrategy`."""
-        return HalfAsyncStrategy()
-
-    @staticmethod
-    def create_async_strategy() -> AsyncStrategy:
-        """Creates an `AsyncStrategy`."""
-        return AsyncStrategy()
-
-    @staticmethod
-    def create_geo_strategy(update_frequency: int = 100) -> GeoStrategy:
-        """Creates a `GeoStrategy`."""
-        return GeoStrategy(update_frequency)
+    create_sync_strategy = SyncStrategy
+    create_half_async_strategy = HalfAsyncStrategy
+    create_async_strategy = AsyncStrategy
+    create_geo_strategy = GeoStrategy
