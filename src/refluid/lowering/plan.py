@@ -10,13 +10,7 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.prune import needed_operators
 from refluid.ir.roles import OP_ROLE, OpRole
-from refluid.lowering.folding import (
-    foldable_operators,
-    known_before,
-    reads_and_writes,
-    static_reads,
-    writers_behind,
-)
+from refluid.lowering.folding import foldable_operators, known_before, reads_and_writes, static_reads, writers_behind
 from refluid.lowering.host_ops import HostOps
 from refluid.lowering.interpreter import Schedule, pair_gradients
 from refluid.ops.core.registry import BOUNDARY
@@ -54,10 +48,7 @@ class Plan:
 
 
 def make_plan(
-    block: Block,
-    fetches: Sequence[str],
-    feeds: Sequence[str] | None = None,
-    eager_loops: frozenset[int] = frozenset(),
+    block: Block, fetches: Sequence[str], feeds: Sequence[str] | None = None, eager_loops: frozenset[int] = frozenset()
 ) -> Plan:
     """Plans the operators of ``block``; ``fetches`` must have a value at the end.
 

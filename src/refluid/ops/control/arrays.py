@@ -47,15 +47,7 @@ def write_to_array(x, i, array=None):
     return written
 
 
-@op(
-    "read_from_array",
-    inputs="X I X_W?",
-    outputs="Out",
-    static="I",
-    differentiable="X",
-    lod="aware",
-    infer=_like_x,
-)
+@op("read_from_array", inputs="X I X_W?", outputs="Out", static="I", differentiable="X", lod="aware", infer=_like_x)
 def read_from_array(x, i, x_w=None):
     """What the array holds at position i."""
     if isinstance(x, Stacked | Outline):
@@ -108,14 +100,7 @@ def _infer_joined(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(tuple(shape), x.dtype)]}
 
 
-@op(
-    "tensor_array_to_tensor",
-    inputs="X",
-    outputs="Out OutIndex",
-    lod="aware",
-    infer=_infer_joined,
-    host="array_sizes",
-)
+@op("tensor_array_to_tensor", inputs="X", outputs="Out OutIndex", lod="aware", infer=_infer_joined, host="array_sizes")
 def tensor_array_to_tensor(x, *, axis=0, use_stack=False):
     """The tensors of an array joined along an axis, or stacked, and how large each of them is there."""
     tensors = [plain(without_padding(each)) for each in as_list(x)]

@@ -84,12 +84,7 @@ def array_to_lod_tensor(x, table):
 
 
 @op(
-    "reorder_lod_tensor_by_rank",
-    inputs="X RankTable",
-    outputs="Out",
-    differentiable="X",
-    lod="aware",
-    infer=_like_x(0),
+    "reorder_lod_tensor_by_rank", inputs="X RankTable", outputs="Out", differentiable="X", lod="aware", infer=_like_x(0)
 )
 def reorder_lod_tensor_by_rank(x, table):
     """The rows of X, or its sequences, in the order of the table."""

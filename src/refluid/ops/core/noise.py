@@ -18,10 +18,7 @@ import numpy as np
 # Multiplier and shift of each round of the "triple32" integer hash (Christopher Wellons' search, public domain).
 _ROUNDS = ((0xED5AD4BB, 17), (0xAC4C1B51, 11), (0x31848BAB, 15))
 _LAST_SHIFT = 14
-_FOLD = (
-    0x9E3779B9,
-    0x85EBCA6B,
-)  # keeps the words of derived keys apart from the numbers drawn
+_FOLD = (0x9E3779B9, 0x85EBCA6B)  # keeps the words of derived keys apart from the numbers drawn
 
 
 def bits(key: Any, shape: Sequence[int]) -> Any:

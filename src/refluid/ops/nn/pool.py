@@ -24,8 +24,8 @@ from refluid.ops.nn.conv.window import Window, as_given, channels_last, explicit
 MANY = 256  # window elements; above, an op for each makes programs too long to compile
 
 
-def _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode) -> tuple[Window, tuple[int, ...]]:
-    """The window, padded so that its last position fits, and how often it fits in each dim."""
+def _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode) -> Window:
+    """The window, padded so that its last position fits."""
     if len(ksize) != len(dims) or len(strides) != len(dims):
         raise ValueError(f"ksize {list(ksize)} and strides {list(strides)} must hold {len(dims)} numbers each")
     pads = explicit_pads(paddings, padding_algorithm, dims, ksize, strides)
@@ -33,8 +33,7 @@ def _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode) -> tup
     positions = tuple((n + low + high - k + (s - 1 if ceil_mode else 0)) // s + 1 for n, k, s, (low, high) in sides)
     if min(positions) <= 0:
         raise ValueError(f"a window of {list(ksize)} does not fit into {list(dims)} with padding {list(pads)}")
-    window = Window(tuple(ksize), tuple(strides), (1,) * len(dims), pads)
-    return window.fitted(dims, positions), positions
+    return Window(tuple(ksize), tuple(strides), (1,) * len(dims), pads).fitted(dims, positions)
 
 
 def _views(x, window, fill):
@@ -259,87 +258,52 @@ def _adaptive_window(dims, sizes) -> Window | None:
 # Fluid's ops
 
 
-def _pool(x, ksize, pooling_type, strides, paddings, padding_algorithm, mode, ceil_mode, exclusive, data_format):
-    """``mode`` is "global", "adaptive" or "windows"."""
-    if pooling_type not in ("max", "avg"):
-        raise ValueError(f"pooling_type must be max or avg, not {pooling_type}")
-    x = channels_last(x, data_format)
-    dims = x.shape[1:-1]
-    if mode == "adaptive":
-        window = _adaptive_window(dims, ksize)
+def _register_pool(type: str, rank: int, data_format: str, meaning: str, **options: Any) -> Any:
+    @op(type, inputs="X", outputs="Out", **options)
+    def rule(
+        x,
+        *,
+        pooling_type,
+        ksize,
+        global_pooling=False,
+        strides=(1,) * rank,
+        paddings=(0,) * rank,
+        exclusive=True,
+        adaptive=False,
+        ceil_mode=False,
+        data_format=data_format,
+        padding_algorithm="EXPLICIT",
+    ):
+        if pooling_type not in ("max", "avg"):
+            raise ValueError(f"pooling_type must be max or avg, not {pooling_type}")
+        x = channels_last(x, data_format)
+        dims = x.shape[1:-1]
+        if global_pooling or adaptive:
+            window = _adaptive_window(dims, (1,) * len(dims) if global_pooling else ksize)
+        else:
+            window = _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode)
         if window is None:
             out = _adaptive_max(x, ksize)[0] if pooling_type == "max" else _adaptive_mean(x, ksize)
-            return as_given(out, data_format)
-    elif mode == "global":
-        window = _adaptive_window(dims, (1,) * len(dims))
-    else:
-        window, _ = _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode)
-    assert window is not None
-    if pooling_type == "max":
-        return as_given(_max_pool(x, window), data_format)
-    return as_given(_over(_sum_pool(x, window), _elements(window, dims, exclusive)), data_format)
-
-
-def _mode(global_pooling, adaptive) -> str:
-    return "global" if global_pooling else "adaptive" if adaptive else "windows"
-
-
-@op("pool2d", inputs="X", outputs="Out", row_wise=True)
-def pool2d(
-    x,
-    *,
-    pooling_type,
-    ksize,
-    global_pooling=False,
-    strides=(1, 1),
-    paddings=(0, 0),
-    exclusive=True,
-    adaptive=False,
-    ceil_mode=False,
-    data_format="NCHW",
-    padding_algorithm="EXPLICIT",
-):
-    """The maximum or mean over windows of images; exclusive means do not count padding."""
-    mode = _mode(global_pooling, adaptive)
-    return _pool(x, ksize, pooling_type, strides, paddings, padding_algorithm, mode, ceil_mode, exclusive, data_format)
-
-
-@op("pool3d", inputs="X", outputs="Out")
-def pool3d(
-    x,
-    *,
-    pooling_type,
-    ksize,
-    global_pooling=False,
-    strides=(1, 1, 1),
-    paddings=(0, 0, 0),
-    exclusive=True,
-    adaptive=False,
-    ceil_mode=False,
-    data_format="NCDHW",
-    padding_algorithm="EXPLICIT",
-):
-    """The maximum or mean over windows of volumes; exclusive means do not count padding."""
-    mode = _mode(global_pooling, adaptive)
-    return _pool(x, ksize, pooling_type, strides, paddings, padding_algorithm, mode, ceil_mode, exclusive, data_format)
-
-
-def _max_with_index(x, ksize, global_pooling, strides, paddings, adaptive):
-    x = jnp.moveaxis(x, 1, -1)
-    dims = x.shape[1:-1]
-    if adaptive and not global_pooling and _adaptive_window(dims, ksize) is None:
-        out, mask = _adaptive_max(x, ksize)
-    else:
-        if global_pooling:
-            window = _adaptive_window(dims, (1,) * len(dims))
-        elif adaptive:
-            window = _adaptive_window(dims, ksize)
+        elif pooling_type == "max":
+            out = _max_pool(x, window)
         else:
-            window, _ = _window(dims, ksize, strides, paddings, "EXPLICIT", ceil_mode=False)
-        assert window is not None
-        out = _max_pool(x, window)
-        mask = _flat_place(_first_equal(lax.stop_gradient(x), lax.stop_gradient(out), window), window, dims)
-    return jnp.moveaxis(out, -1, 1), jnp.moveaxis(mask, -1, 1)
+            out = _over(_sum_pool(x, window), _elements(window, dims, exclusive))
+        return as_given(out, data_format)
+
+    rule.__doc__ = meaning
+    return rule
+
+
+pool2d = _register_pool(
+    "pool2d",
+    2,
+    "NCHW",
+    "The maximum or mean over windows of images; exclusive means do not count padding.",
+    row_wise=True,
+)
+pool3d = _register_pool(
+    "pool3d", 3, "NCDHW", "The maximum or mean over windows of volumes; exclusive means do not count padding."
+)
 
 
 def _flat_place(place, window, dims):
@@ -352,13 +316,30 @@ def _flat_place(place, window, dims):
     return jnp.where(place < 0, -1, flat)
 
 
-@op("max_pool2d_with_index", inputs="X", outputs="Out Mask")
-def max_pool2d_with_index(x, *, ksize, global_pooling=False, adaptive=False, strides=(1, 1), paddings=(0, 0)):
-    """The maximum over windows of images, and where in its image it is, counted row by row."""
-    return _max_with_index(x, ksize, global_pooling, strides, paddings, adaptive)
+def _register_max_with_index(type: str, rank: int, meaning: str) -> None:
+    @op(type, inputs="X", outputs="Out Mask")
+    def rule(x, *, ksize, global_pooling=False, adaptive=False, strides=(1,) * rank, paddings=(0,) * rank):
+        x = jnp.moveaxis(x, 1, -1)
+        dims = x.shape[1:-1]
+        if global_pooling or adaptive:
+            window = _adaptive_window(dims, (1,) * len(dims) if global_pooling else ksize)
+        else:
+            window = _window(dims, ksize, strides, paddings, "EXPLICIT", ceil_mode=False)
+        if window is None:
+            out, mask = _adaptive_max(x, ksize)
+        else:
+            out = _max_pool(x, window)
+            mask = _flat_place(_first_equal(lax.stop_gradient(x), lax.stop_gradient(out), window), window, dims)
+        return jnp.moveaxis(out, -1, 1), jnp.moveaxis(mask, -1, 1)
+
+    rule.__doc__ = meaning
 
 
-@op("max_pool3d_with_index", inputs="X", outputs="Out Mask")
-def max_pool3d_with_index(x, *, ksize, global_pooling=False, adaptive=False, strides=(1, 1, 1), paddings=(0, 0, 0)):
-    """The maximum over windows of volumes, and where in its volume it is, counted row by row."""
-    return _max_with_index(x, ksize, global_pooling, strides, paddings, adaptive)
+_register_max_with_index(
+    "max_pool2d_with_index", 2, "The maximum over windows of images, and where in its image it is, counted row by row."
+)
+_register_max_with_index(
+    "max_pool3d_with_index",
+    3,
+    "The maximum over windows of volumes, and where in its volume it is, counted row by row.",
+)

@@ -27,13 +27,7 @@ def softmax(x, *, axis=-1):
     return exponentials / exponentials.sum(axis, keepdims=True)
 
 
-@op(
-    "softmax_grad",
-    inputs="Out Out@GRAD",
-    outputs="X@GRAD",
-    grad=None,
-    row_wise=not_along_rows("axis", slot="Out"),
-)
+@op("softmax_grad", inputs="Out Out@GRAD", outputs="X@GRAD", grad=None, row_wise=not_along_rows("axis", slot="Out"))
 def softmax_grad(out, out_grad, *, axis=-1):
     """out * (dout - sum(dout * out))."""
     return out * (out_grad - (out * out_grad).sum(axis, keepdims=True))

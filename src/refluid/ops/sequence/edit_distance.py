@@ -12,13 +12,7 @@ from refluid.ops.core.checks import require
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
-from refluid.ops.sequence.packing import (
-    count_of,
-    outermost,
-    require_sequences,
-    require_single_level,
-    rows_per_sequence,
-)
+from refluid.ops.sequence.packing import count_of, outermost, require_sequences, require_single_level, rows_per_sequence
 from refluid.ops.sequence.shape import keep_rows
 
 

@@ -13,13 +13,7 @@ from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import op
 from refluid.ops.sequence.packing import require_sequences
-from refluid.ops.sequence.recurrence import (
-    ACTIVATIONS,
-    BatchOrder,
-    find_kernel,
-    initial_state,
-    recur,
-)
+from refluid.ops.sequence.recurrence import ACTIVATIONS, BatchOrder, find_kernel, initial_state, recur
 
 # The activations of gru_unit, by its numbers for them.
 _NUMBERED = ("identity", "sigmoid", "tanh", "relu")
@@ -32,17 +26,7 @@ _NUMBERED = ("identity", "sigmoid", "tanh", "relu")
     lod="aware",
     loops=True,
 )
-def gru(
-    x,
-    h0,
-    weight,
-    bias=None,
-    *,
-    activation="tanh",
-    gate_activation="sigmoid",
-    is_reverse=False,
-    origin_mode=False,
-):
+def gru(x, h0, weight, bias=None, *, activation="tanh", gate_activation="sigmoid", is_reverse=False, origin_mode=False):
     """h = (1 - u) h + u c, or u h + (1 - u) c in origin mode, with the candidate c = act(x + (r h) @ weight)."""
     x = require_sequences(x, "Input")
     size = weight.shape[0]
@@ -81,13 +65,7 @@ def _matrices(weight):
     return flat[: 2 * size * size].reshape(size, 2 * size), flat[2 * size * size :].reshape(size, size)
 
 
-@op(
-    "gru_unit",
-    inputs="Input HiddenPrev Weight Bias?",
-    outputs="Gate ResetHiddenPrev Hidden",
-    lod=None,
-    row_wise=True,
-)
+@op("gru_unit", inputs="Input HiddenPrev Weight Bias?", outputs="Gate ResetHiddenPrev Hidden", lod=None, row_wise=True)
 def gru_unit(x, hidden, weight, bias=None, *, activation=2, gate_activation=1, origin_mode=False):
     """One step of a gru; Gate holds update gate, reset gate and candidate. Only Hidden lets a gradient in."""
     gate, act = ACTIVATIONS[_NUMBERED[gate_activation]], ACTIVATIONS[_NUMBERED[activation]]

@@ -18,13 +18,7 @@ from jax.lax import stop_gradient
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged
 from refluid.ops.sequence.packing import require_sequences
-from refluid.ops.sequence.recurrence import (
-    ACTIVATIONS,
-    BatchOrder,
-    find_kernel,
-    initial_state,
-    recur,
-)
+from refluid.ops.sequence.recurrence import ACTIVATIONS, BatchOrder, find_kernel, initial_state, recur
 
 _USUAL_ACTIVATIONS = ("sigmoid", "tanh", "tanh")  # of gates, cell and candidate
 

@@ -8,9 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
-from refluid.ops.core.row_wise import broadcast_along_rows
 from refluid.ops.core.values import SelectedRows
-from refluid.ops.tensor.elementwise import aligned
+from refluid.ops.tensor.elementwise import register_pairwise
 
 
 def _equal(x, y):
@@ -24,20 +23,12 @@ def _not_equal(x, y):
     return ~_equal(x, y)
 
 
-def _register_comparison(type: str, function: Callable[..., Any]) -> None:
-    @op(type, inputs="X Y", outputs="Out", grad=None, row_wise=broadcast_along_rows)
-    def rule(x, y, *, axis=-1):
-        return function(*aligned(x, y, axis))
-
-    rule.__doc__ = function.__doc__
-
-
-_register_comparison("less_than", jnp.less)
-_register_comparison("less_equal", jnp.less_equal)
-_register_comparison("greater_than", jnp.greater)
-_register_comparison("greater_equal", jnp.greater_equal)
-_register_comparison("equal", _equal)
-_register_comparison("not_equal", _not_equal)
+register_pairwise("less_than", jnp.less, grad=None)
+register_pairwise("less_equal", jnp.less_equal, grad=None)
+register_pairwise("greater_than", jnp.greater, grad=None)
+register_pairwise("greater_equal", jnp.greater_equal, grad=None)
+register_pairwise("equal", _equal, grad=None)
+register_pairwise("not_equal", _not_equal, grad=None)
 
 
 def _register_logic(type: str, function: Callable[..., Any]) -> None:

@@ -165,15 +165,7 @@ def range_(start, end, step):
     return jnp.asarray(np.cumsum(steps, dtype=start.dtype))
 
 
-@op(
-    "linspace",
-    inputs="Start Stop Num",
-    outputs="Out",
-    static="Num",
-    grad=None,
-    infer=_infer_vector("Start"),
-    lod=None,
-)
+@op("linspace", inputs="Start Stop Num", outputs="Out", static="Num", grad=None, infer=_infer_vector("Start"), lod=None)
 def linspace(start, stop, num):
     """``num`` numbers from start to stop, evenly apart."""
     count = integer(num)

@@ -71,22 +71,24 @@ def _minimum(x, y):
     return jnp.where(x < y, x, y)
 
 
-def _register(type: str, function: Callable[..., Any], **options: Any) -> None:
-    @op(type, inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, slices="rows", **options)
+def register_pairwise(type: str, function: Callable[..., Any], **options: Any) -> None:
+    """Registers a function of two arrays that broadcast."""
+
+    @op(type, inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, **options)
     def rule(x, y, *, axis=-1):
         return function(*aligned(x, y, axis))
 
     rule.__doc__ = function.__doc__
 
 
-_register("elementwise_add", jnp.add)
-_register("elementwise_sub", jnp.subtract)
-_register("elementwise_div", _divide)
-_register("elementwise_max", _maximum)
-_register("elementwise_min", _minimum)
-_register("elementwise_pow", _power)
-_register("elementwise_mod", _mod, grad=None)
-_register("elementwise_floordiv", _divide, grad=None)
+register_pairwise("elementwise_add", jnp.add, slices="rows")
+register_pairwise("elementwise_sub", jnp.subtract, slices="rows")
+register_pairwise("elementwise_div", _divide, slices="rows")
+register_pairwise("elementwise_max", _maximum, slices="rows")
+register_pairwise("elementwise_min", _minimum, slices="rows")
+register_pairwise("elementwise_pow", _power, slices="rows")
+register_pairwise("elementwise_mod", _mod, slices="rows", grad=None)
+register_pairwise("elementwise_floordiv", _divide, slices="rows", grad=None)
 
 
 @op("elementwise_mul", inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, slices="rows")

@@ -60,14 +60,7 @@ def gather_grad(x, index, grad, *, overwrite=True):
     return jnp.zeros_like(x).at[ids].add(grad)
 
 
-@op(
-    "gather_nd",
-    inputs="X Index",
-    outputs="Out",
-    differentiable="X",
-    lod=None,
-    row_wise=sequences_only_in("Index"),
-)
+@op("gather_nd", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=sequences_only_in("Index"))
 def gather_nd(x, index):
     """x at the places in the rows of Index, which name the first axes."""
     _require_places(index, x.shape)
@@ -121,15 +114,7 @@ def _infer_where_index(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype((-1, len(inputs["Condition"][0].shape)), np.dtype(np.int64))]}
 
 
-@op(
-    "where_index",
-    inputs="Condition",
-    outputs="Out",
-    static="Condition",
-    grad=None,
-    infer=_infer_where_index,
-    lod=None,
-)
+@op("where_index", inputs="Condition", outputs="Out", static="Condition", grad=None, infer=_infer_where_index, lod=None)
 def where_index(condition):
     """The places, one a row, where the condition is true."""
     return np.argwhere(condition).astype(np.int64)
@@ -141,10 +126,6 @@ def multiplex(ids, xs):
     require_in_range(ids, len(xs), slot="Ids")
     stacked = jnp.stack(xs)
     return stacked[ids.reshape(-1), jnp.arange(stacked.shape[1], dtype=jnp.int32)]
-
-
-def _one_hot(ids: Any, depth: int, dtype: int) -> Any:
-    return (ids[..., None] == jnp.arange(depth, dtype=ids.dtype)).astype(numpy_dtype(dtype))
 
 
 def _depth(depth: int, tensor: Any) -> int:
@@ -179,10 +160,7 @@ _ONE_HOT: dict[str, Any] = {
 @op("one_hot", infer=_infer_one_hot, **_ONE_HOT)
 def one_hot(ids, depth_tensor, *, depth=-1, dtype=5, allow_out_of_range=False):
     """Ids [..., 1] as rows with a one; an id out of range, where allowed, as zeros."""
-    depth = _depth(depth, depth_tensor)
-    if not allow_out_of_range:
-        require_in_range(ids, depth, slot="X")
-    return _one_hot(ids[..., 0], depth, dtype)
+    return one_hot_v2(ids, depth_tensor, depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)[..., 0, :]
 
 
 @op("one_hot_v2", infer=_infer_one_hot_v2, **_ONE_HOT)
@@ -191,7 +169,7 @@ def one_hot_v2(ids, depth_tensor, *, depth=-1, dtype=5, allow_out_of_range=False
     depth = _depth(depth, depth_tensor)
     if not allow_out_of_range:
         require_in_range(ids, depth, slot="X")
-    return _one_hot(ids, depth, dtype)
+    return (ids[..., None] == jnp.arange(depth, dtype=ids.dtype)).astype(numpy_dtype(dtype))
 
 
 @op("shard_index", inputs="X", outputs="Out", grad=None, row_wise=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -38,32 +39,16 @@ def _infer_drawn(default_dtype: int, keeps_known_dims: bool = False) -> Any:
     return infer
 
 
-@op(
-    "uniform_random",
-    inputs="ShapeTensor? ShapeTensorList*?",
-    outputs="Out",
-    grad=None,
-    infer=_infer_drawn(5),
-    static="ShapeTensor ShapeTensorList",
-    random=True,
-    lod=None,
-    slices="fill",
-)
+_drawn = partial(op, outputs="Out", grad=None, random=True, lod=None)
+_drawn_in_shape = partial(_drawn, inputs="ShapeTensor? ShapeTensorList*?", static="ShapeTensor ShapeTensorList")
+
+
+@_drawn_in_shape("uniform_random", infer=_infer_drawn(5), slices="fill")
 def uniform_random(
-    shape_tensor=None,
-    shape_tensors=(),
-    *,
-    shape=(),
-    min=-1.0,
-    max=1.0,
-    dtype=5,
-    diag_num=0,
-    diag_step=0,
-    diag_val=1.0,
-    key,
+    given=None, dims=(), *, shape=(), min=-1.0, max=1.0, dtype=5, diag_num=0, diag_step=0, diag_val=1.0, key
 ):
     """Uniform in [min, max); ``diag_num`` elements, ``diag_step`` + 1 apart, become ``diag_val``."""
-    drawn = noise.uniform(key, integers(shape, shape_tensor, shape_tensors), numpy_dtype(dtype), min, max)
+    drawn = noise.uniform(key, integers(shape, given, dims), numpy_dtype(dtype), min, max)
     return _with_diagonal(drawn, diag_num, diag_step, diag_val)
 
 
@@ -76,29 +61,19 @@ def _with_diagonal(drawn: Any, diag_num: int, diag_step: int, diag_val: float) -
     return drawn.reshape(-1).at[places].set(diag_val).reshape(drawn.shape)
 
 
-@op(
-    "gaussian_random",
-    inputs="ShapeTensor? ShapeTensorList*?",
-    outputs="Out",
-    grad=None,
-    infer=_infer_drawn(5, keeps_known_dims=True),
-    static="ShapeTensor ShapeTensorList",
-    random=True,
-    lod=None,
-    slices="fill",
-)
-def gaussian_random(shape_tensor=None, shape_tensors=(), *, shape=(), mean=0.0, std=1.0, dtype=5, key):
+@_drawn_in_shape("gaussian_random", infer=_infer_drawn(5, keeps_known_dims=True), slices="fill")
+def gaussian_random(given=None, dims=(), *, shape=(), mean=0.0, std=1.0, dtype=5, key):
     """Normal with ``mean`` and ``std``."""
-    return noise.normal(key, integers(shape, shape_tensor, shape_tensors), numpy_dtype(dtype), mean, std)
+    return noise.normal(key, integers(shape, given, dims), numpy_dtype(dtype), mean, std)
 
 
-@op("truncated_gaussian_random", inputs="", outputs="Out", grad=None, random=True, lod=None, slices="fill")
+@_drawn("truncated_gaussian_random", inputs="", slices="fill")
 def truncated_gaussian_random(*, shape=(), mean=0.0, std=1.0, dtype=5, key):
     """Normal, with nothing farther from ``mean`` than two ``std``."""
     return noise.truncated_normal(key, shape, numpy_dtype(dtype), mean, std)
 
 
-@op("uniform_random_batch_size_like", inputs="Input", outputs="Out", grad=None, random=True, lod=None)
+@_drawn("uniform_random_batch_size_like", inputs="Input")
 def uniform_random_batch_size_like(
     like,
     *,
@@ -118,7 +93,7 @@ def uniform_random_batch_size_like(
     return _with_diagonal(noise.uniform(key, shape, numpy_dtype(dtype), min, max), diag_num, diag_step, diag_val)
 
 
-@op("gaussian_random_batch_size_like", inputs="Input", outputs="Out", grad=None, random=True, lod=None)
+@_drawn("gaussian_random_batch_size_like", inputs="Input")
 def gaussian_random_batch_size_like(
     like, *, shape=(), input_dim_idx=0, output_dim_idx=0, mean=0.0, std=1.0, dtype=5, key
 ):
@@ -133,24 +108,15 @@ def _batch_size_like(like: Any, shape: Sequence[int], input_dim_idx: int, output
     return dims
 
 
-@op(
-    "randint",
-    inputs="ShapeTensor? ShapeTensorList*?",
-    outputs="Out",
-    grad=None,
-    infer=_infer_drawn(3),
-    static="ShapeTensor ShapeTensorList",
-    random=True,
-    lod=None,
-)
-def randint(shape_tensor=None, shape_tensors=(), *, shape=(), low=0, high=0, dtype=3, key):
+@_drawn_in_shape("randint", infer=_infer_drawn(3))
+def randint(given=None, dims=(), *, shape=(), low=0, high=0, dtype=3, key):
     """Integers in [low, high)."""
     if high <= low:
         raise ValueError(f"high must be greater than low, but high={high} and low={low}")
-    return noise.integers(key, integers(shape, shape_tensor, shape_tensors), numpy_dtype(dtype), low, high)
+    return noise.integers(key, integers(shape, given, dims), numpy_dtype(dtype), low, high)
 
 
-@op("randperm", inputs="", outputs="Out", grad=None, random=True, lod=None)
+@_drawn("randperm", inputs="")
 def randperm(*, n=0, dtype=3, key):
     """0 ... n - 1 in random order."""
     return _permutation(key, n).astype(numpy_dtype(dtype))
@@ -160,7 +126,7 @@ def _permutation(key: Any, size: int) -> Any:
     return jnp.argsort(noise.bits(key, (size,)))
 
 
-@op("seed", inputs="", outputs="Out", grad=None, random=True, lod=None)
+@_drawn("seed", inputs="")
 def seed_(*, seed=0, key):
     """The given seed, or another one at each run."""
     drawn = (noise.bits(key, (1,)) >> np.uint32(1)).astype(jnp.int32)
@@ -193,9 +159,7 @@ def shuffle_batch(x, seed=None, *, startup_seed=0):
 
 def _carried_key(seed: Any, startup_seed: int) -> Any:
     """The key of the seed that the last run left, or of the first seed."""
-    if seed is None:
-        return jax.random.key(startup_seed)
-    return jax.random.key(seed.reshape(-1)[0])
+    return jax.random.key(startup_seed if seed is None else seed.reshape(-1)[0])
 
 
 def _next_seed(key: Any) -> Any:

@@ -20,7 +20,7 @@ from refluid.ops.tensor.elementwise import absolute, aligned
 Axes = tuple[int, ...]
 
 
-def _extreme(select: Callable[..., Any]) -> Callable[[Any, Axes], Any]:
+def _extreme(select: Callable[..., Any], which: str) -> Callable[[Any, Axes], Any]:
     """A maximum or minimum whose gradient goes to every element that attains it, undivided, as in Fluid."""
 
     @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -33,10 +33,11 @@ def _extreme(select: Callable[..., Any]) -> Callable[[Any, Axes], Any]:
         result = extreme(x, axes)
         return result, jnp.sum(jnp.where(x == result, tangent, 0), axis=axes, keepdims=True)
 
+    extreme.__doc__ = f"The {which} element; all that attain it receive the whole gradient."
     return extreme
 
 
-_largest, _smallest = _extreme(jnp.max), _extreme(jnp.min)
+_largest, _smallest = _extreme(jnp.max, "largest"), _extreme(jnp.min, "smallest")
 
 
 def _sum(x, axes):
@@ -50,16 +51,6 @@ def _mean(x, axes, rows=None):
     count = jnp.asarray(count if rows is None else count * rows, x.dtype)
     total = _sum(x, axes)
     return lax.div(total, jnp.broadcast_to(count, total.shape))
-
-
-def _max(x, axes):
-    """The largest element; all that attain it receive the whole gradient."""
-    return _largest(x, axes)
-
-
-def _min(x, axes):
-    """The smallest element; all that attain it receive the whole gradient."""
-    return _smallest(x, axes)
 
 
 def _prod(x, axes):
@@ -87,23 +78,16 @@ def _register(type: str, function: Callable[..., Any], neutral: Any, **options: 
 
     @op(type, inputs="X", outputs="Out", lod="aware", **options)
     def rule(x, *, dim=(0,), keep_dim=False, reduce_all=False, out_dtype=-1):
-        axes = _axes(dim, x.ndim, reduce_all)
+        axes, counted = _axes(dim, x.ndim, reduce_all), {}
         if isinstance(x, Ragged) and 0 in axes:
-            x, counted = _neutral_padding(x, neutral), {"rows": x.rows} if function is _mean else {}
-        else:
-            counted = {}
+            counted = {"rows": x.rows} if function is _mean else {}
+            x = x.masked(neutral(x.dtype) if callable(neutral) else neutral)  # padding does not count
         rows = plain(x)
         result = function(rows if out_dtype < 0 else rows.astype(numpy_dtype(out_dtype)), axes, **counted)
         result = result if keep_dim else _squeezed(result, axes)
         return x.with_data(result) if isinstance(x, Ragged) else result
 
     rule.__doc__ = function.__doc__
-
-
-def _neutral_padding(x: Ragged, neutral: Any) -> Any:
-    """The rows of x, with padding that does not count."""
-    value = neutral(x.dtype) if callable(neutral) else neutral
-    return x.masked(value)
 
 
 def _lowest(dtype: Any) -> Any:
@@ -130,8 +114,8 @@ def _squeezed(x, axes: Axes):
 
 _register("reduce_sum", _sum, 0, slices="sum")
 _register("reduce_mean", _mean, 0)
-_register("reduce_max", _max, _lowest)
-_register("reduce_min", _min, _highest)
+_register("reduce_max", _largest, _lowest)
+_register("reduce_min", _smallest, _highest)
 _register("reduce_prod", _prod, 1)
 _register("frobenius_norm", _euclidean, 0)
 _register("reduce_all", _all, True, grad=None)

@@ -5,29 +5,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 
 from refluid.ops.core.infer import Described, ShapeDtype
-from refluid.ops.core.registry import op
+from refluid.ops.core.registry import Slot, add, lookup, op
 from refluid.ops.core.row_wise import Arguments, as_many_rows
 from refluid.ops.core.static import described, integers, length
 
 
-def _remembered(x: Any) -> Any:
-    """XShape: an array without elements whose dims, after the first, are x's."""
-    return jnp.zeros((0, *x.shape), x.dtype)
+def _register_with_shape(type: str) -> None:
+    """Registers the ``...2`` form of an op, which is that op with x's shape as a second output.
 
+    XShape is an array without elements whose dims, after the first, are x's.
+    """
+    plain = lookup(type)
 
-def _with_memory(infer: Any) -> Any:
-    """Adds XShape to what ``infer`` says."""
+    def rule(x, *tensors, **attrs):
+        return plain.rule(x, *tensors, **attrs), jnp.zeros((0, *x.shape), x.dtype)
 
-    def infer_both(inputs: Described, attrs: dict[str, Any]) -> Described:
+    def infer(inputs: Described, attrs: dict[str, Any]) -> Described:
         x = inputs["X"][0]
-        return {**infer(inputs, attrs), "XShape": [ShapeDtype((0, *x.shape), x.dtype)]}
+        assert plain.infer is not None
+        return {**plain.infer(inputs, attrs), "XShape": [ShapeDtype((0, *x.shape), x.dtype)]}
 
-    return infer_both
+    rule.__doc__ = f"As {type}, with x's shape."
+    outputs = (*plain.outputs, Slot("XShape"))
+    add(replace(plain, type=f"{type}2", rule=rule, outputs=outputs, infer=plain.infer and infer))
 
 
 def _target(x_shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
@@ -63,35 +69,18 @@ def _infer_reshape(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(dims, x.dtype)]}
 
 
-_reshape_keeps_rows = as_many_rows(lambda x, attrs: _target(x, attrs.get("shape", ())), "Shape", "ShapeTensor")
-
-
 @op(
     "reshape",
     inputs="X Shape? ShapeTensor*?",
     outputs="Out",
     static="Shape ShapeTensor",
     infer=_infer_reshape,
-    row_wise=_reshape_keeps_rows,
+    row_wise=as_many_rows(lambda x, attrs: _target(x, attrs.get("shape", ())), "Shape", "ShapeTensor"),
     moves_values=True,
 )
 def reshape(x, shape_tensor, shape_tensors, *, shape=()):
     """x's elements in another shape; 0 keeps a dim, -1 is worked out."""
     return x.reshape(_target(x.shape, integers(shape, shape_tensor, shape_tensors)))
-
-
-@op(
-    "reshape2",
-    inputs="X Shape? ShapeTensor*?",
-    outputs="Out XShape",
-    static="Shape ShapeTensor",
-    infer=_with_memory(_infer_reshape),
-    row_wise=_reshape_keeps_rows,
-    moves_values=True,
-)
-def reshape2(x, shape_tensor, shape_tensors, *, shape=()):
-    """As reshape, with x's shape."""
-    return reshape(x, shape_tensor, shape_tensors, shape=shape), _remembered(x)
 
 
 def _rows_stay_first(attrs: dict[str, Any], arguments: Arguments) -> bool:
@@ -104,12 +93,6 @@ def transpose(x, *, axis):
     if sorted(a % x.ndim for a in axis) != list(range(x.ndim)):
         raise ValueError(f"axis {list(axis)} is not an order of the {x.ndim} dims of X")
     return jnp.transpose(x, axis)
-
-
-@op("transpose2", inputs="X", outputs="Out XShape", lod=None, row_wise=_rows_stay_first, moves_values=True)
-def transpose2(x, *, axis):
-    """As transpose, with x's shape."""
-    return transpose(x, axis=axis), _remembered(x)
 
 
 def _squeezed(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
@@ -141,19 +124,6 @@ def squeeze(x, *, axes=()):
     return x.reshape(_squeezed(x.shape, axes))
 
 
-@op(
-    "squeeze2",
-    inputs="X",
-    outputs="Out XShape",
-    infer=_with_memory(_infer_squeeze),
-    row_wise=_squeeze_keeps_rows,
-    moves_values=True,
-)
-def squeeze2(x, *, axes=()):
-    """As squeeze, with x's shape."""
-    return squeeze(x, axes=axes), _remembered(x)
-
-
 def _unsqueezed(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     """``shape`` with a 1 put in for each axis in turn, each counted in the shape made so far."""
     dims = list(shape)
@@ -175,23 +145,18 @@ def _infer_unsqueeze(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype(dims, x.dtype)]}
 
 
-_UNSQUEEZE: dict[str, Any] = {
-    "inputs": "X AxesTensor? AxesTensorList*?",
-    "static": "AxesTensor AxesTensorList",
-    "row_wise": as_many_rows(lambda x, attrs: _unsqueezed(x, attrs.get("axes", ())), "AxesTensor", "AxesTensorList"),
-}
-
-
-@op("unsqueeze", outputs="Out", infer=_infer_unsqueeze, **_UNSQUEEZE, moves_values=True)
+@op(
+    "unsqueeze",
+    inputs="X AxesTensor? AxesTensorList*?",
+    outputs="Out",
+    static="AxesTensor AxesTensorList",
+    infer=_infer_unsqueeze,
+    row_wise=as_many_rows(lambda x, attrs: _unsqueezed(x, attrs.get("axes", ())), "AxesTensor", "AxesTensorList"),
+    moves_values=True,
+)
 def unsqueeze(x, axes_tensor, axes_tensors, *, axes=()):
     """x with new dims of size 1."""
     return x.reshape(_unsqueezed(x.shape, integers(axes, axes_tensor, axes_tensors)))
-
-
-@op("unsqueeze2", outputs="Out XShape", infer=_with_memory(_infer_unsqueeze), **_UNSQUEEZE, moves_values=True)
-def unsqueeze2(x, axes_tensor, axes_tensors, *, axes=()):
-    """As unsqueeze, with x's shape."""
-    return unsqueeze(x, axes_tensor, axes_tensors, axes=axes), _remembered(x)
 
 
 _flatten_keeps_rows = as_many_rows(lambda x, attrs: (math.prod(x[: attrs.get("axis", 1)]),))
@@ -205,7 +170,5 @@ def flatten(x, *, axis=1):
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-@op("flatten2", inputs="X", outputs="Out XShape", row_wise=_flatten_keeps_rows, moves_values=True)
-def flatten2(x, *, axis=1):
-    """As flatten, with x's shape."""
-    return flatten(x, axis=axis), _remembered(x)
+for _type in ("reshape", "transpose", "squeeze", "unsqueeze", "flatten"):
+    _register_with_shape(_type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -36,17 +37,9 @@ def weight_gradient(x, g, window: Window):
     return WEIGHT_GRADIENT[forms.weight_gradient](x, g, window)
 
 
-def _correlate_forward(x, w, window):
-    return correlate(x, w, window), (x, w)
-
-
 def _correlate_backward(window, saved, g):
     x, w = saved
     return spread(g, w, window, x.shape[1:-1]), weight_gradient(x, g, window)
-
-
-def _spread_forward(g, w, window, dims):
-    return spread(g, w, window, dims), (g, w)
 
 
 def _spread_backward(window, dims, saved, x):
@@ -54,66 +47,49 @@ def _spread_backward(window, dims, saved, x):
     return correlate(x, w, window), weight_gradient(x, g, window)
 
 
-correlate.defvjp(_correlate_forward, _correlate_backward)
-spread.defvjp(_spread_forward, _spread_backward)
+correlate.defvjp(lambda x, w, window: (correlate(x, w, window), (x, w)), _correlate_backward)
+spread.defvjp(lambda g, w, window, dims: (spread(g, w, window, dims), (g, w)), _spread_backward)
 
 
 # split: several groups, one after the other
 
 
-def _split(x, groups):
-    return jnp.split(x, groups, axis=-1)
-
-
-def _correlate_split(x, w, window):
+def _by_group(product, a, b, window, *dims):
     one, groups = replace(window, groups=1), window.groups
-    pairs = zip(_split(x, groups), _split(w, groups), strict=True)
-    return jnp.concatenate([correlate(part, matrix, one) for part, matrix in pairs], axis=-1)
+    pairs = zip(jnp.split(a, groups, axis=-1), jnp.split(b, groups, axis=-1), strict=True)
+    return jnp.concatenate([product(*pair, one, *dims) for pair in pairs], axis=-1)
 
 
-def _spread_split(g, w, window, dims):
-    one, groups = replace(window, groups=1), window.groups
-    pairs = zip(_split(g, groups), _split(w, groups), strict=True)
-    return jnp.concatenate([spread(part, matrix, one, dims) for part, matrix in pairs], axis=-1)
+def _jitted(*static, **products):
+    """Jitted, so that programs that run op by op neither trace the loops again nor dispatch every step of a form."""
+    return {name: jax.jit(product, static_argnums=static) for name, product in products.items()}
 
 
-def _weight_gradient_split(x, g, window):
-    one, groups = replace(window, groups=1), window.groups
-    pairs = zip(_split(x, groups), _split(g, groups), strict=True)
-    return jnp.concatenate([weight_gradient(part, rows, one) for part, rows in pairs], axis=-1)
-
-
-# Jitted, so that programs that run op by op neither trace the loops again nor dispatch every step of a form.
-CORRELATE = {
-    name: jax.jit(form, static_argnums=2)
-    for name, form in {
-        "lax": forms.correlate_lax,
-        "dot": forms.correlate_dot,
-        "offsets": offsets.correlate_offsets,
-        "columns": forms.correlate_columns,
-        "shifts": forms.correlate_shifts,
-        "split": _correlate_split,
-    }.items()
-}
-SPREAD = {
-    name: jax.jit(form, static_argnums=(2, 3))
-    for name, form in {
-        "lax": forms.spread_lax,
-        "dot": forms.spread_dot,
-        "offsets": offsets.spread_offsets,
-        "shifts": forms.spread_shifts,
-        "split": _spread_split,
-    }.items()
-}
-WEIGHT_GRADIENT = {
-    name: jax.jit(form, static_argnums=2)
-    for name, form in {
-        "lax": forms.weight_gradient_lax,
-        "dot": forms.weight_gradient_dot,
-        "offsets": offsets.weight_gradient_offsets,
-        "columns": forms.weight_gradient_columns,
-        "shifts": forms.weight_gradient_shifts,
-        "split": _weight_gradient_split,
-        "batch": offsets.weight_gradient_batch,
-    }.items()
-}
+CORRELATE = _jitted(
+    2,
+    lax=forms.correlate_lax,
+    dot=forms.correlate_dot,
+    offsets=offsets.correlate_offsets,
+    columns=forms.correlate_columns,
+    shifts=forms.correlate_shifts,
+    split=partial(_by_group, correlate),
+)
+SPREAD = _jitted(
+    2,
+    3,
+    lax=forms.spread_lax,
+    dot=forms.spread_dot,
+    offsets=offsets.spread_offsets,
+    shifts=forms.spread_shifts,
+    split=partial(_by_group, spread),
+)
+WEIGHT_GRADIENT = _jitted(
+    2,
+    lax=forms.weight_gradient_lax,
+    dot=forms.weight_gradient_dot,
+    offsets=offsets.weight_gradient_offsets,
+    columns=forms.weight_gradient_columns,
+    shifts=forms.weight_gradient_shifts,
+    split=partial(_by_group, weight_gradient),
+    batch=offsets.weight_gradient_batch,
+)
