@@ -20,9 +20,10 @@ BUCKETS = tuple(round(digit * 10.0**power, 4) for power in range(-4, 2) for digi
 
 
 class Metrics:
-    """Makes metrics that carry ``labels``, as in ``Metrics(role="server", endpoint=...)``, named refluid_..."""
+    """Makes metrics that carry ``labels``, as in ``Metrics(log, role="server", endpoint=...)``, named refluid_..."""
 
-    def __init__(self, **labels: object) -> None:
+    def __init__(self, log: Log, **labels: object) -> None:
+        self._log = log
         self.registry = CollectorRegistry()
         self._labels = {name: str(value) for name, value in labels.items()}
 
@@ -46,15 +47,35 @@ class Metrics:
         for value, read in reads.items():
             made.labels(**self._labels, **{label: value}).set_function(read)
 
+    def serve(self) -> Endpoint | None:
+        """Starts /metrics on the port that REFLUID_METRICS_PORT names, if it is set; 0 takes any free port.
+
+        A port that is in use is logged and training goes on without metrics.
+        """
+        text = os.environ.get(PORT_VARIABLE, "")
+        if not text:
+            return None
+        if not text.isdigit() or int(text) > 65535:
+            raise ValueError(f"{PORT_VARIABLE} is {text!r}; expected a port, or 0 for any free one")
+        try:
+            endpoint = Endpoint(self.registry, int(text))
+        except OSError as error:
+            self._log.warning("cannot serve metrics", port=text, reason=error.strerror)
+            return None
+        self._log.info("serving metrics", port=endpoint.port)
+        return endpoint
+
 
 def value_of(counter: Counter) -> int:
     """What a counter has counted."""
-    return int(_samples(counter)["_total"])
+    (family,) = counter.collect()
+    return next(int(sample.value) for sample in family.samples if sample.name.endswith("_total"))
 
 
 def quantiles(histogram: Histogram, fractions: tuple[float, ...] = (0.5, 0.99)) -> dict[str, float] | None:
     """Estimates such as ``{"p50": 0.0021}``, interpolated within buckets as Prometheus does; None before the first."""
-    counts = [(le, count) for le, count in _buckets(histogram)]
+    (family,) = histogram.collect()
+    counts = [(float(s.labels["le"]), s.value) for s in family.samples if s.name.endswith("_bucket")]
     total = counts[-1][1]
     if not total:
         return None
@@ -70,17 +91,6 @@ def _quantile(counts: list[tuple[float, float]], rank: float) -> float:
     raise AssertionError("the last bucket holds all observations")
 
 
-def _samples(metric: Counter | Histogram) -> dict[str, float]:
-    (family,) = metric.collect()
-    return {sample.name.removeprefix(family.name): sample.value for sample in family.samples}
-
-
-def _buckets(histogram: Histogram) -> list[tuple[float, float]]:
-    (family,) = histogram.collect()
-    samples = [sample for sample in family.samples if sample.name.endswith("_bucket")]
-    return [(float(sample.labels["le"]), sample.value) for sample in samples]
-
-
 class Endpoint:
     """/metrics over HTTP, on a daemon thread, until `close`."""
 
@@ -93,22 +103,3 @@ class Endpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-def serve_if_requested(metrics: Metrics, log: Log) -> Endpoint | None:
-    """Starts /metrics on the port that REFLUID_METRICS_PORT names; 0 takes any free port.
-
-    A port that is in use is logged and training goes on without metrics.
-    """
-    text = os.environ.get(PORT_VARIABLE, "")
-    if not text:
-        return None
-    if not text.isdigit() or int(text) > 65535:
-        raise ValueError(f"{PORT_VARIABLE} is {text!r}; expected a port, or 0 for any free one")
-    try:
-        endpoint = Endpoint(metrics.registry, int(text))
-    except OSError as error:
-        log.warning("cannot serve metrics", port=text, reason=error.strerror)
-        return None
-    log.info("serving metrics", port=endpoint.port)
-    return endpoint

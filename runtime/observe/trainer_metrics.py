@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from refluid.log import Log
-from refluid.runtime.observe.metrics import Endpoint, Metrics, serve_if_requested
+from refluid.runtime.observe.metrics import Metrics
 
 
-class TrainerMetrics:
+class TrainerMetrics(Metrics):
     """The metrics of one trainer.
 
     Args:
@@ -27,21 +27,16 @@ class TrainerMetrics:
         queued: Callable[[], int],
         staleness: Callable[[], int],
     ) -> None:
-        self._log = Log("trainer", trainer=trainer)
-        metrics = self.metrics = Metrics(role="trainer", trainer=trainer, mode=mode)
-        self.received = metrics.counter("bytes_received_total", "Bytes of replies of servers")
-        self.sent = metrics.counter("bytes_sent_total", "Bytes of requests to servers")
-        self._pushes = metrics.counter("pushes_total", "Exchanges that pushed gradients or differences")
-        self._pulls = metrics.counter("pulls_total", "Exchanges that pulled parameters or rows of tables")
-        self._retries = metrics.counter("retries_total", "Requests that were sent again")
-        self._seconds = metrics.histogram("exchange_seconds", "One request to every server, until all have replied")
-        metrics.gauge("steps", "Training steps taken", step)
-        metrics.gauge("queue_depth", "Steps whose gradients wait to be sent", queued)
-        metrics.gauge("staleness", "Own steps that the parameters do not contain yet", staleness)
-
-    def serve(self) -> Endpoint | None:
-        """Starts /metrics if the environment requests it."""
-        return serve_if_requested(self.metrics, self._log)
+        super().__init__(Log("trainer", trainer=trainer), role="trainer", trainer=trainer, mode=mode)
+        self.received = self.counter("bytes_received_total", "Bytes of replies of servers")
+        self.sent = self.counter("bytes_sent_total", "Bytes of requests to servers")
+        self._pushes = self.counter("pushes_total", "Exchanges that pushed gradients or differences")
+        self._pulls = self.counter("pulls_total", "Exchanges that pulled parameters or rows of tables")
+        self._retries = self.counter("retries_total", "Requests that were sent again")
+        self._seconds = self.histogram("exchange_seconds", "One request to every server, until all have replied")
+        self.gauge("steps", "Training steps taken", step)
+        self.gauge("queue_depth", "Steps whose gradients wait to be sent", queued)
+        self.gauge("staleness", "Own steps that the parameters do not contain yet", staleness)
 
     def exchanged(self, *, pushed: bool, pulled: bool, seconds: float) -> None:
         """Records an exchange."""

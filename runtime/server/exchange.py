@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refluid.files.variables import LOADED
@@ -18,7 +18,7 @@ from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.server.changed_rows import ChangedRows
 from refluid.runtime.server.membership import Membership
 from refluid.runtime.server.peers import Peers, updating
-from refluid.runtime.server.rounds import ArrivalRounds, LearningRatePace, PushStatus, Rounds, SyncRounds
+from refluid.runtime.server.rounds import LearningRatePace, Rounds
 from refluid.runtime.server.shard import Shard
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import Rows, Value, dense, pb
@@ -38,7 +38,6 @@ class ExchangeHandler:
         lock: guards everything here; notified when an update was applied or parameters have arrived.
         peers: the other servers, for sums within an update.
         membership: the trainers.
-        metrics: counts what happens.
     """
 
     def __init__(
@@ -46,31 +45,25 @@ class ExchangeHandler:
         op: Operator,
         scope: Scope,
         place: Any,
-        *,
         lock: threading.Condition,
         peers: Peers,
         membership: Membership,
-        metrics: ServerMetrics,
     ):
         mode, trainers = Mode(op.attr("distributed_mode")), membership.trainers
         self.shard = Shard(op, scope, place)
-        self.rounds: Rounds = (SyncRounds if mode is Mode.SYNC else ArrivalRounds)(trainers)
+        self.rounds = Rounds(trainers, waits=mode is Mode.SYNC)
+        self.queue: dict[int, dict[str, Value]] = {}  # trainer -> its push, which waits for an update
+        self.metrics = ServerMetrics(op.attr("endpoint"), mode.name.lower(), membership, self.rounds, self.queue)
         self.round_began: float | None = None  # when the first push of the current round arrived
         self.start_requested: float | None = None  # since when trainers wait for initial parameters
-        self._changed, self._peers, self._membership, self._metrics = lock, peers, membership, metrics
+        self._changed, self._peers, self._membership = lock, peers, membership
         self._pace = LearningRatePace(trainers)
-        self._pushed: dict[int, dict[str, Value]] = {}  # trainer -> what waits for its update
-        self._steps: dict[int, int] = {}
+        self._steps: dict[int, int] = {}  # trainer -> how many training steps its push stands for
         self._replies: dict[tuple[str, ...], bytes] = {}  # of this round, the same for all trainers
         self._changed_rows = ChangedRows(trainers) if mode is Mode.GEO else None
         self._failure = ""
         loaded = scope.find_var(LOADED)
         self._has_parameters = loaded is not None and loaded.value is not None
-
-    @property
-    def queued(self) -> int:
-        """How many pushes wait for those of other trainers."""
-        return len(self._pushed)
 
     def awaited(self) -> list[int]:
         """The trainers whose push the current round waits for; none before a round has begun."""
@@ -80,7 +73,7 @@ class ExchangeHandler:
         """Serves one Exchange request; the caller holds the lock."""
         buffers = self._purposes[request.purpose](self, request, wire.decode_tensors(request, message))
         if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
-            self._metrics.pulled(request.caller.trainer)
+            self.metrics.pulled(request.caller.trainer)
         # Copied under the lock: a view into a parameter would keep the next update from happening in place.
         return [b"".join(buffers)] if sum(map(len, buffers)) <= _COPIED else buffers
 
@@ -97,9 +90,9 @@ class ExchangeHandler:
 
     def _step(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         trainer = request.caller.trainer
-        if self.rounds.push(trainer, request.sequence) is not PushStatus.APPLIED:
-            self._metrics.pushed(trainer)
-            self._pushed[trainer], self._steps[trainer] = pushed, request.steps
+        if self.rounds.push(trainer, request.sequence):
+            self.metrics.pushed(trainer)
+            self.queue[trainer], self._steps[trainer] = pushed, request.steps
             if self.round_began is None:
                 self.round_began = time.monotonic()
             self._update_if_due()
@@ -132,7 +125,7 @@ class ExchangeHandler:
         return self._encode({name: self.shard.rows(name, dense(ids)) for name, ids in pushed.items()})
 
     def _read(self, request: Any, pushed: dict[str, Value]) -> Buffers:
-        return self._encode(dict(zip(request.wanted, self.shard.read(request.wanted), strict=True)))
+        return self._encode(self.shard.read(request.wanted))
 
     _purposes = {
         pb.ExchangeRequest.STEP: _step,
@@ -149,12 +142,12 @@ class ExchangeHandler:
         due = self.rounds.due()
         if not due or self._failure:
             return
-        pushes = [self._pushed.pop(trainer) for trainer in due]
+        pushes = [self.queue.pop(trainer) for trainer in due]
         steps = sum(self._steps[trainer] for trainer in due)
         pace = 1 if self.rounds.waits else self._pace.advance(steps)
         began = time.perf_counter()
         self._update(pushes, due[0], pace)
-        self._metrics.updated(time.perf_counter() - began)
+        self.metrics.update_seconds.observe(time.perf_counter() - began)
         self._replies.clear()
         for trainer, pushed in zip(due, pushes, strict=True):
             self._membership.members[trainer].steps += self._steps[trainer]
@@ -202,10 +195,10 @@ class ExchangeHandler:
     def _changed_values(self, changed: ChangedRows, trainer: int, wanted: Sequence[str]) -> dict[str, Value]:
         """GEO: whole variables, but only those rows of a table that other trainers have changed."""
         found: dict[str, Value] = {}
-        for name, value in zip(wanted, self.shard.read(wanted), strict=True):
+        for name, value in self.shard.read(wanted).items():
             rows = changed.take(trainer, name)
             found[name] = value if rows is None else Rows(rows, value[rows])
         return found
 
-    def _encode(self, values: dict[str, Value]) -> Buffers:
+    def _encode(self, values: Mapping[str, Value]) -> Buffers:
         return wire.encode(pb.ExchangeReply(version=self.rounds.round), values)

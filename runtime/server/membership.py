@@ -114,10 +114,6 @@ class Membership:
         """Stops waiting for a trainer that is silent."""
         self.members[trainer].left = self.members[trainer].evicted = True
 
-    def was_seen(self, trainer: int) -> bool:
-        """Whether a trainer has ever sent a message."""
-        return self.members[trainer].seen is not None
-
     def silent(self, now: float, longer_than: float) -> list[int]:
         """Trainers that have joined, have not left, and sent nothing for a while."""
         return [

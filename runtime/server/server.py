@@ -11,14 +11,13 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from refluid import flags
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.log import Log
-from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.server.admission import check_join
 from refluid.runtime.server.barriers import Barriers
 from refluid.runtime.server.exchange import Buffers, ExchangeHandler
@@ -30,6 +29,7 @@ from refluid.scope import Scope
 
 _REPORT_EVERY = 5.0  # seconds between two messages about a trainer that is awaited
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
+REFUSALS = (KeyError, ValueError, IndexError, TypeError)  # what a request is refused with; others are failures
 
 
 class Server:
@@ -54,20 +54,10 @@ class Server:
         self._joining = threading.Lock()  # not the lock of updates: one of those may take long
         self._changed = threading.Condition()  # guards what follows, and notifies of changes
         self._barriers = Barriers(self.trainers)
-        self.metrics = ServerMetrics(
-            self.endpoint, self.mode.name.lower(), self._membership, lambda: self.round, lambda: self._exchange.queued
-        )
-        self._exchange = ExchangeHandler(
-            op,
-            scope,
-            place,
-            lock=self._changed,
-            peers=self.peers,
-            membership=self._membership,
-            metrics=self.metrics,
-        )
+        self._exchange = ExchangeHandler(op, scope, place, self._changed, self.peers, self._membership)
+        self.metrics = self._exchange.metrics
         self._reported: dict[str, float] = {}  # what is waited for -> when it was last reported
-        self._methods: dict[str, Callable[[bytes], Buffers]] = {
+        self.methods: dict[str, Callable[[bytes], Buffers]] = {
             "Join": self._join,
             "Exchange": self._handle_exchange,
             "Barrier": self._barrier,
@@ -85,23 +75,17 @@ class Server:
         """How many updates this server has applied."""
         return self._exchange.rounds.round
 
-    @property
-    def methods(self) -> Sequence[str]:
-        """The methods that `handle` knows."""
-        return tuple(self._methods)
-
     def handle(self, method: str, message: bytes) -> Buffers:
         """Serves a request; blocks until there is a reply, which after a few seconds may be that it is pending.
 
         Raises:
-            KeyError, ValueError, IndexError, TypeError: the request is refused; the message is meant for the caller.
-            Exception: the server failed.
+            Exception: one of `REFUSALS`, whose message is meant for the caller, or the server failed.
         """
         began = time.perf_counter()
         try:
-            reply = self._methods[method](message)
+            reply = self.methods[method](message)
         except Exception as error:
-            self.metrics.refused()
+            self.metrics.refused.inc()
             self.log.error("request failed", method=method, reason=describe(error), round=self.round)
             raise
         self.metrics.called(method, len(message), sum(map(len, reply)), time.perf_counter() - began)
@@ -180,8 +164,7 @@ class Server:
             return self._exchange.handle(request, message)
 
     def _barrier(self, message: bytes) -> Buffers:
-        request = wire.decode(pb.ExchangeRequest, message)
-        self._see(request.caller)
+        request = self._receive(pb.ExchangeRequest, message)
         number = request.sequence
         with self._changed:
             self._barriers.arrive(request.caller.trainer, number, time.monotonic())
@@ -191,29 +174,30 @@ class Server:
             return self._exchange.pending(self._barriers.missing(number), self._barriers.since(number))
 
     def _heartbeat(self, message: bytes) -> Buffers:
-        self._see(wire.decode(pb.CallerRequest, message).caller)  # without the lock: an update may take long
+        self._receive(pb.CallerRequest, message)  # without the lock: an update may take long
         return wire.encode(pb.Empty())
 
     def _leave(self, message: bytes) -> Buffers:
-        caller = wire.decode(pb.CallerRequest, message).caller
-        self._see(caller)
+        request = self._receive(pb.CallerRequest, message)
         with self._changed:
-            self._remove(caller.trainer)
+            self._remove(request.caller.trainer)
         return wire.encode(pb.Empty())
 
     def _inventory(self, message: bytes) -> Buffers:
-        self._see(wire.decode(pb.CallerRequest, message).caller)
+        self._receive(pb.CallerRequest, message)
         return wire.encode(pb.Text(text=json.dumps(self._exchange.shard.slices)))
 
     def _snapshot(self, message: bytes) -> Buffers:
-        request = wire.decode(pb.SnapshotRequest, message)
-        self._see(request.caller)
+        request = self._receive(pb.SnapshotRequest, message)
         with self._changed:
             self._exchange.shard.save(request.folder)
         return wire.encode(pb.Empty())
 
-    def _see(self, caller: Any) -> None:
-        self._membership.see(caller.trainer, caller.incarnation, time.monotonic())
+    def _receive(self, kind: Any, message: bytes) -> Any:
+        """Decodes a request, and records that its trainer was seen."""
+        request = wire.decode(kind, message)
+        self._membership.see(request.caller.trainer, request.caller.incarnation, time.monotonic())
+        return request
 
     # Methods that other servers and `refluid status` call
 
@@ -221,7 +205,7 @@ class Server:
         """Another server has evicted a trainer. One that has been here as well is judged here."""
         trainer = wire.decode(pb.CallerRequest, message).caller.trainer
         with self._changed:
-            if not self._membership.was_seen(trainer):
+            if self._membership.members[trainer].seen is None:
                 self._evict(trainer)
         return wire.encode(pb.Empty())
 
@@ -251,4 +235,4 @@ def describe(error: Exception) -> str:
     """The text of an exception, for the process that called."""
     if isinstance(error, KeyError):
         return str(error.args[0])
-    return str(error) if isinstance(error, (ValueError, IndexError, TypeError)) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, REFUSALS) else f"{type(error).__name__}: {error}"

@@ -16,14 +16,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.server.exchange import Buffers
-from refluid.runtime.server.server import Server, describe
+from refluid.runtime.server.server import REFUSALS, Server, describe
 from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection, Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
 from refluid.scope import Scope
 
 _GRACE = 5.0  # seconds that running calls have to end when the server stops
 _CHECK_EVERY = 1.0  # seconds
-_REFUSALS = (KeyError, ValueError, IndexError, TypeError)
 
 
 class ListenAndServe(Exchange):
@@ -68,7 +67,7 @@ def _handler(server: Server, method: str) -> Handler:
     def handle(message: bytes, context: grpc.ServicerContext) -> Buffers:
         try:
             return server.handle(method, message)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"server {server.endpoint}: {describe(error)}")
         except Exception as error:  # noqa: BLE001 - the caller and the log get it, and the server goes on
             traceback.print_exc()

@@ -7,7 +7,7 @@ is one call. The operators are those that would have run on a trainer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -44,7 +44,7 @@ class Shard:
         self._trainers = listen.attr("Fanin")
         # In sync mode a gradient has one variable per trainer, and the block begins with their sum.
         self._per_trainer = any(name.endswith(".trainer_0") for name in listen.input("X"))
-        self.pushable = {_without_trainer(name): self._variable(name) for name in listen.input("X")}
+        self.pushable = {_split_trainer(name)[0]: self._variable(name) for name in listen.input("X")}
         self._schedule: Step | None = None
         self.slices: list[str] = list(listen.attrs.get(SLICES, ()))
         self._copies = _copies_per_trainer(self._blocks)
@@ -62,9 +62,9 @@ class Shard:
         variable = self.pushable.get(name) or self._variable(name)
         return as_numpy(variable.dtype).name, tuple(variable.shape), variable.type == VarType.SELECTED_ROWS
 
-    def read(self, names: Iterable[str]) -> list[np.ndarray]:
-        """The current values; later updates do not change what was returned."""
-        return [np.asarray(self._held(name)) for name in names]
+    def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """The current values by name; later updates do not change what was returned."""
+        return {name: np.asarray(self._held(name)) for name in names}
 
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
         """Some rows of a table."""
@@ -85,9 +85,10 @@ class Shard:
 
     def _held(self, name: str) -> Any:
         held = self._scope.find_var(name)
-        if held is None or held.value is None:
+        value = None if held is None else held.value
+        if value is None:
             raise KeyError(f"variable {name} has no value on this server; was its startup program run?")
-        return held.value
+        return value
 
     # Updates
 
@@ -128,30 +129,28 @@ class Shard:
 
     def _make_update(self, pushes: int) -> _Update:
         blocks = self._blocks if self._lr_block is None or not self._per_trainer else [self._lr_block, *self._blocks]
-        program = _as_one_block(self._program, blocks)
-        main = program.global_block()
+        main = _as_one_block(self._program, blocks)
         for op, following in zip(main.ops, [*main.ops[1:], None], strict=True):
             _take_pushes(op, following, pushes, self._trainers)
         reads, _ = reads_and_writes(main.ops)
         feeds: list[tuple[str, int]] = []
         names: list[str] = []
         for name in reads:
-            plain = _without_trainer(name)
+            plain, trainer = _split_trainer(name)
             if plain in self.pushable or name == TRAINER_ID:
                 names.append(name)
-                feeds.append((plain, _trainer_of(name)))
+                feeds.append((plain, trainer))
         state = set(reads) - set(names)
         held = {Slice.parse(text).name for text in self.slices}  # a learning rate is written and saved, but not read
         for variable in main.vars.values():
             variable.persistable = variable.name in state | held
-        return _Update(CompiledStep(main, names, (), self._place).bind(self._scope), feeds, frozenset(state))
+        return _Update(CompiledStep(main, names, (), self._place).bind(self._scope), feeds, state)
 
     def _advance_schedule(self, update: _Update) -> None:
         if self._lr_block is None:
             return
         if self._schedule is None:
-            program = _as_one_block(self._program, [self._lr_block])
-            main = program.global_block()
+            main = _as_one_block(self._program, [self._lr_block])
             reads, _ = reads_and_writes(main.ops)
             for variable in main.vars.values():
                 variable.persistable = variable.name in update.state or variable.name in reads
@@ -172,15 +171,16 @@ class Shard:
         save_variables(self._scope, variables, folder)
 
 
-class _Update:
+class _Update(NamedTuple):
     """A compiled update and what it is fed."""
 
-    def __init__(self, step: Step, feeds: Sequence[tuple[str, int]], state: frozenset[str]):
-        self.step, self.feeds, self.state = step, feeds, state
+    step: Step
+    feeds: Sequence[tuple[str, int]]  # a pushed variable, and the position of the push that has it
+    state: set[str]
 
 
-def _as_one_block(program: Program, blocks: Sequence[Block]) -> Program:
-    """A copy of a server's program whose main block holds the operators of ``blocks`` in order."""
+def _as_one_block(program: Program, blocks: Sequence[Block]) -> Block:
+    """The main block of a copy of a server's program, with the operators of ``blocks`` in order."""
     copy = program.clone()
     main = copy.global_block()
     main.ops = []
@@ -192,7 +192,7 @@ def _as_one_block(program: Program, blocks: Sequence[Block]) -> Program:
             op.block = main
             main.ops.append(op)
     copy.changed()
-    return copy
+    return main
 
 
 def _take_pushes(op: Operator, following: Operator | None, pushes: int, trainers: int) -> None:
@@ -215,10 +215,7 @@ def _copies_per_trainer(blocks: Sequence[Block]) -> dict[str, list[str]]:
     return found
 
 
-def _without_trainer(name: str) -> str:
-    return name.rpartition(".trainer_")[0] or name
-
-
-def _trainer_of(name: str) -> int:
-    _, found, number = name.rpartition(".trainer_")
-    return int(number) if found else 0
+def _split_trainer(name: str) -> tuple[str, int]:
+    """``("w@GRAD", 1)`` for ``w@GRAD.trainer_1``; names without a trainer belong to the first push."""
+    plain, _, trainer = name.rpartition(".trainer_")
+    return (plain, int(trainer)) if trainer.isdigit() and plain else (name, 0)

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from refluid.log import Log
-from refluid.runtime.observe.metrics import Endpoint, Metrics, quantiles, serve_if_requested, value_of
+from refluid.runtime.observe.metrics import Endpoint, Metrics, quantiles, value_of
 
 LOG = Log("server", endpoint="127.0.0.1:1")
 
@@ -16,7 +16,7 @@ def text(metrics):
 
 
 def test_every_sample_has_the_labels_of_its_process():
-    metrics = Metrics(role="server", endpoint="127.0.0.1:6174")
+    metrics = Metrics(LOG, role="server", endpoint="127.0.0.1:6174")
     metrics.counter("pushes_total", "Pushes received").inc(2)
     metrics.gauge("round", "Updates applied", lambda: 7)
     metrics.gauges("steps", "Steps", "trainer", {"0": lambda: 3, "1": lambda: 4})
@@ -32,7 +32,7 @@ def test_every_sample_has_the_labels_of_its_process():
 
 
 def test_two_servers_of_one_process_count_apart():
-    one, other = Metrics(role="server"), Metrics(role="server")
+    one, other = Metrics(LOG, role="server"), Metrics(LOG, role="server")
     first, second = one.counter("pushes_total", "Pushes"), other.counter("pushes_total", "Pushes")
     first.inc(5)
 
@@ -41,7 +41,7 @@ def test_two_servers_of_one_process_count_apart():
 
 def test_a_gauge_is_read_with_every_scrape():
     queue = [1, 2, 3]
-    metrics = Metrics(role="server")
+    metrics = Metrics(LOG, role="server")
     metrics.gauge("queue_depth", "Queued", lambda: len(queue))
     queue.append(4)
     assert 'refluid_queue_depth{role="server"} 4.0\n' in text(metrics)
@@ -50,7 +50,7 @@ def test_a_gauge_is_read_with_every_scrape():
 def test_histograms_of_servers_can_be_added_up():
     found = []
     for _ in range(2):
-        metrics = Metrics(role="server")
+        metrics = Metrics(LOG, role="server")
         seconds = metrics.histogram("exchange_seconds", "Exchanges")
         for value in (0.0003, 0.004, 0.004, 70.0):
             seconds.observe(value)
@@ -63,7 +63,7 @@ def test_histograms_of_servers_can_be_added_up():
 
 
 def test_quantiles_are_interpolated_within_their_bucket():
-    seconds = Metrics(role="server").histogram("seconds", "Seconds")
+    seconds = Metrics(LOG, role="server").histogram("seconds", "Seconds")
     assert quantiles(seconds) is None, "nothing was observed"
     for _ in range(100):
         seconds.observe(0.0015)  # between 1 and 2 ms
@@ -74,7 +74,7 @@ def test_quantiles_are_interpolated_within_their_bucket():
 
 
 def test_nothing_is_lost_between_threads():
-    metrics = Metrics(role="server")
+    metrics = Metrics(LOG, role="server")
     counter, seconds = metrics.counter("pushes_total", "Pushes"), metrics.histogram("seconds", "Seconds")
 
     def record():
@@ -98,7 +98,7 @@ def fetch(port):
 
 
 def test_the_endpoint_serves_the_registry_until_it_is_closed():
-    metrics = Metrics(role="server")
+    metrics = Metrics(LOG, role="server")
     metrics.counter("pushes_total", "Pushes").inc(3)
     endpoint = Endpoint(metrics.registry, 0)
     try:
@@ -114,16 +114,16 @@ def test_the_endpoint_serves_the_registry_until_it_is_closed():
 def test_the_endpoint_is_started_by_its_variable_only(monkeypatch, caplog):
     caplog.set_level("INFO", "refluid")
     monkeypatch.delenv("REFLUID_METRICS_PORT", raising=False)
-    assert serve_if_requested(Metrics(role="server"), LOG) is None
+    assert Metrics(LOG, role="server").serve() is None
 
     monkeypatch.setenv("REFLUID_METRICS_PORT", "0")
-    endpoint = serve_if_requested(Metrics(role="server"), LOG)
+    endpoint = Metrics(LOG, role="server").serve()
     assert endpoint is not None
     try:
         assert f'msg="serving metrics" port={endpoint.port}' in caplog.text
         fetch(endpoint.port)
         monkeypatch.setenv("REFLUID_METRICS_PORT", str(endpoint.port))
-        assert serve_if_requested(Metrics(role="server"), LOG) is None
+        assert Metrics(LOG, role="server").serve() is None
         assert f'msg="cannot serve metrics" port={endpoint.port} reason="Address already in use"' in caplog.text
     finally:
         endpoint.close()
@@ -132,4 +132,4 @@ def test_the_endpoint_is_started_by_its_variable_only(monkeypatch, caplog):
 def test_a_port_that_is_no_port_is_an_error(monkeypatch):
     monkeypatch.setenv("REFLUID_METRICS_PORT", "many")
     with pytest.raises(ValueError, match="REFLUID_METRICS_PORT is 'many'; expected a port"):
-        serve_if_requested(Metrics(role="server"), LOG)
+        Metrics(LOG, role="server").serve()

@@ -8,6 +8,7 @@ from refluid.cli import main
 from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.observe.status import amount, tables
 from refluid.runtime.server.membership import JoinAttempt, Membership
+from refluid.runtime.server.rounds import Rounds
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import listen
 from refluid.runtime.transport.wire import pb
@@ -18,11 +19,8 @@ class World:
     """A server's state, as its metrics see it."""
 
     def __init__(self):
-        self.round, self.waiting = 0, 0
-        self.membership = Membership(2, started=0.0)
-        self.metrics = ServerMetrics(
-            "127.0.0.1:6174", "async", self.membership, lambda: self.round, lambda: self.waiting
-        )
+        self.membership, self.rounds = Membership(2, started=0.0), Rounds(2, waits=False)
+        self.metrics = ServerMetrics("127.0.0.1:6174", "async", self.membership, self.rounds, queue=())
 
 
 def train_a_little():
@@ -30,11 +28,11 @@ def train_a_little():
     world = World()
     world.membership.join(JoinAttempt(0, 11, "node7:4711", began=0.0), now=0.0)
     world.metrics.pulled(0)
-    world.round = 2
+    world.rounds.round = 2
     world.metrics.pushed(0)
     world.metrics.called("Exchange", received=1000, sent=3000, seconds=0.002)
     world.metrics.called("Heartbeat", received=10, sent=5, seconds=1.0)
-    world.metrics.updated(0.0005)
+    world.metrics.update_seconds.observe(0.0005)
     return world
 
 
@@ -50,7 +48,7 @@ def test_a_server_tells_what_it_has_done():
 
 
 def test_a_server_has_the_same_for_prometheus():
-    text = generate_latest(train_a_little().metrics.metrics.registry).decode()
+    text = generate_latest(train_a_little().metrics.registry).decode()
     labels = 'endpoint="127.0.0.1:6174",mode="async",role="server"'
     for line in (
         f"refluid_round{{{labels}}} 2.0",

@@ -35,7 +35,7 @@ def test_missing_trainers_are_described_with_how_long_they_are_missing():
 def test_a_trainer_that_was_evicted_may_come_back():
     members = joined(7)
     members.evict(0)
-    assert members.was_seen(0) and members.all_left
+    assert members.members[0].seen is not None and members.all_left
     members.see(0, 7, now=2.0)
     assert not members.all_left, "it was only slow"
     members.leave(0, now=3.0)

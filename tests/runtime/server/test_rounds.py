@@ -3,34 +3,34 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refluid.runtime.server.rounds import ArrivalRounds, LearningRatePace, PushStatus, SyncRounds
+from refluid.runtime.server.rounds import LearningRatePace, Rounds
 
 
 def test_a_round_is_due_when_everybody_has_pushed():
-    rounds = SyncRounds(trainers=2)
+    rounds = Rounds(trainers=2, waits=True)
 
-    assert rounds.push(1, sequence=1) is PushStatus.NEW
+    assert rounds.push(1, sequence=1)
     assert not rounds.due()
     assert rounds.awaited() == [0]
-    assert rounds.push(0, sequence=1) is PushStatus.NEW
+    assert rounds.push(0, sequence=1)
     assert rounds.due() == [0, 1], "in the order of trainers, not of arrival"
 
 
 def test_a_push_that_arrives_twice_counts_once():
-    rounds = SyncRounds(trainers=2)
+    rounds = Rounds(trainers=2, waits=True)
     rounds.push(0, sequence=1)
 
-    assert rounds.push(0, sequence=1) is PushStatus.REPEATED
+    assert rounds.push(0, sequence=1)
     rounds.push(1, sequence=1)
     rounds.applied()
 
-    assert rounds.push(0, sequence=1) is PushStatus.APPLIED
+    assert not rounds.push(0, sequence=1)
     assert not rounds.due()
-    assert rounds.push(0, sequence=2) is PushStatus.NEW
+    assert rounds.push(0, sequence=2)
 
 
 def test_a_trainer_that_left_does_not_hold_the_round():
-    rounds = SyncRounds(trainers=2)
+    rounds = Rounds(trainers=2, waits=True)
     rounds.push(0, sequence=1)
     rounds.leave(1)
 
@@ -38,7 +38,7 @@ def test_a_trainer_that_left_does_not_hold_the_round():
 
 
 def test_what_a_trainer_pushed_before_it_left_counts():
-    rounds = SyncRounds(trainers=3)
+    rounds = Rounds(trainers=3, waits=True)
     rounds.push(1, sequence=1)
     rounds.leave(1)
     rounds.push(0, sequence=1)
@@ -48,7 +48,7 @@ def test_what_a_trainer_pushed_before_it_left_counts():
 
 
 def test_nothing_is_due_when_all_have_left_without_a_push():
-    rounds = SyncRounds(trainers=2)
+    rounds = Rounds(trainers=2, waits=True)
     rounds.leave(0)
     rounds.leave(1)
 
@@ -56,7 +56,7 @@ def test_nothing_is_due_when_all_have_left_without_a_push():
 
 
 def test_a_trainer_may_come_back_after_it_left():
-    rounds = SyncRounds(trainers=2)
+    rounds = Rounds(trainers=2, waits=True)
     rounds.leave(1)
     rounds.push(1, sequence=5)
 
@@ -64,20 +64,20 @@ def test_a_trainer_may_come_back_after_it_left():
 
 
 def test_what_arrives_is_due_at_once_in_the_other_modes():
-    rounds = ArrivalRounds(trainers=2)
+    rounds = Rounds(trainers=2, waits=False)
 
-    assert rounds.push(1, sequence=1) is PushStatus.NEW
-    assert rounds.due() == (1,)
+    assert rounds.push(1, sequence=1)
+    assert rounds.due() == [1]
     rounds.applied()
     assert not rounds.due()
-    assert rounds.push(1, sequence=1) is PushStatus.APPLIED
+    assert not rounds.push(1, sequence=1)
     assert rounds.counted(1) == 1
     assert rounds.counted(0) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["push", "again", "leave"])), max_size=60))
 def test_every_push_is_applied_exactly_once_whatever_is_repeated(events):
-    rounds = SyncRounds(trainers=3)
+    rounds = Rounds(trainers=3, waits=True)
     sent, applied, left = [0, 0, 0], [0, 0, 0], set()
     for trainer, what in events:
         if what == "leave":

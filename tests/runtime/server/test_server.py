@@ -258,7 +258,7 @@ def test_an_update_that_fails_is_reported_to_every_trainer_of_its_round(monkeypa
     monkeypatch.setattr(held._exchange.shard, "update", lambda *_, **__: 1 / 0)
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(trainers[0].push, gradients(held))
-        wait_until(lambda: held._exchange.queued == 1)
+        wait_until(lambda: len(held._exchange.queue) == 1)
         with pytest.raises(ZeroDivisionError):
             trainers[1].push(gradients(held))
         with pytest.raises(RuntimeError, match="update 1 failed: ZeroDivisionError"):
