@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from refluid.kernels.calls import Kernel
-from refluid.kernels.frame import argument, argument_count, mode, result
+from refluid.kernels.frame import MODE, argument, argument_count, attribute, result
 from refluid.kernels.products import ONE, in_order
 
 _WORTH_A_THREAD = 1 << 14  # elements
@@ -53,7 +53,7 @@ def _update_part(frame, part, parts):
 
 
 def _work(frame, part, parts):
-    if mode(frame) == _UPDATE:
+    if attribute(frame, MODE) == _UPDATE:
         _update_part(frame, part, parts)
     else:
         for i in range(argument_count(frame) - 1):

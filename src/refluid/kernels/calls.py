@@ -49,7 +49,7 @@ class Kernel:
 
         Args:
           most_parts: how many parts are worth a thread of their own.
-          mode: the value of `frame.mode` in the kernel.
+          mode: the value of the attribute `frame.MODE` in the kernel.
           in_place: for arguments whose memory a result takes over, the index of the argument and of the result. XLA
             copies arguments whose values are needed afterwards.
         """

@@ -24,7 +24,8 @@ _METADATA, _VERSION, _VALUE = 3, 3, 1
 _METADATA_TYPE = 1  # the type of that extension
 
 ATTRIBUTES = ("kernel", "mode", "most_parts")  # of every call, all int64. XLA sorts them by name.
-_KERNEL, _MODE, _MOST_PARTS = range(3)
+# Which kernel is called, the mode it is called in, and how many parts are worth a thread of their own.
+KERNEL, MODE, MOST_PARTS = range(3)
 REQUEST_SIZE = 5  # words that a request to XLA takes
 
 compiled = njit(error_model="numpy")
@@ -76,26 +77,9 @@ def result(frame, index):
 
 
 @compiled
-def _attribute(frame, index):
+def attribute(frame, index):
+    """The attribute with that number: KERNEL, MODE or MOST_PARTS."""
     return word(word(word(word(frame, _ATTRIBUTES), index), _VALUE), 0)
-
-
-@compiled
-def kernel_number(frame):
-    """Which kernel is called."""
-    return _attribute(frame, _KERNEL)
-
-
-@compiled
-def mode(frame):
-    """The mode that the kernel was called with."""
-    return _attribute(frame, _MODE)
-
-
-@compiled
-def most_parts(frame):
-    """How many parts are worth a thread of their own."""
-    return _attribute(frame, _MOST_PARTS)
 
 
 @compiled

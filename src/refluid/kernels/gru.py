@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from refluid.kernels.calls import Kernel
-from refluid.kernels.frame import argument, mode, result
+from refluid.kernels.frame import MODE, argument, attribute, result
 from refluid.kernels.lanes import Lanes, narrowed, state_before, walk, weight_gradient, widened
 from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, fill_rows, room, sigmoid, tanh
 
@@ -45,7 +45,7 @@ def _step(saved, row, gates, candidate, h, i, origin_mode):
 def _forward(frame, part, parts):
     lanes, first, lengths, stride, real = walk(frame, part, parts)
     x, of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6), argument(frame, 7)
-    origin_mode = mode(frame) != 0
+    origin_mode = attribute(frame, MODE) != 0
     hidden, saved = result(frame, 0), result(frame, 1)
     size = h0.shape[1]
     running = len(lanes)
@@ -105,7 +105,7 @@ def _backward(frame, part, parts):
     lanes, first, lengths, stride, real = walk(frame, part, parts)
     of_gates, of_candidate, h0 = argument(frame, 4), argument(frame, 5), argument(frame, 6)  # matrices are transposed
     hidden, saved, d_hidden = argument(frame, 7), argument(frame, 8), argument(frame, 9)
-    origin_mode = mode(frame) != 0
+    origin_mode = attribute(frame, MODE) != 0
     dx, d_h0 = result(frame, 0), result(frame, 1)
     size = h0.shape[1]
     total, running = len(lanes), 0

@@ -14,7 +14,7 @@ import jax
 from numpy.lib.stride_tricks import as_strided
 
 from refluid.kernels.calls import Kernel
-from refluid.kernels.frame import argument, mode, result
+from refluid.kernels.frame import MODE, argument, attribute, result
 from refluid.kernels.products import fast
 from refluid.kernels.tiles import ROWS, WIDTH, multiply
 
@@ -46,8 +46,8 @@ def _matrix(values, is_transposed):
 
 
 def _work(frame, part, parts):
-    x = _matrix(argument(frame, 0), mode(frame) == _OF_TRANSPOSE)
-    y = _matrix(argument(frame, 1), mode(frame) == _BY_TRANSPOSE)
+    x = _matrix(argument(frame, 0), attribute(frame, MODE) == _OF_TRANSPOSE)
+    y = _matrix(argument(frame, 1), attribute(frame, MODE) == _BY_TRANSPOSE)
     _multiply_part(result(frame, 0), x, y, part, parts)
 
 

@@ -19,24 +19,23 @@ def primitive(function: Any) -> Any:
     return intrinsic(prefer_literal=True)(function)
 
 
+def _pointer(kind: Any, element: ir.Type) -> Any:
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], element.as_pointer())
+
+    return types.CPointer(kind)(types.int64), generate
+
+
 @primitive
 def float32_at(context, address):
     """The address as a pointer that `numba.carray` takes."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
-
-    return types.CPointer(types.float32)(types.int64), generate
+    return _pointer(types.float32, ir.FloatType())
 
 
 @primitive
 def int64_at(context, address):
     """The address as a pointer that `numba.carray` takes."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], _WORD.as_pointer())
-
-    return types.CPointer(types.int64)(types.int64), generate
+    return _pointer(types.int64, _WORD)
 
 
 @primitive

@@ -16,12 +16,13 @@ from typing import Any
 from llvmlite import binding
 
 from refluid.kernels.frame import (
+    KERNEL,
+    MOST_PARTS,
     REQUEST_SIZE,
+    attribute,
     call_site,
     compiled,
     count_threads,
-    kernel_number,
-    most_parts,
     schedule,
     word,
     words,
@@ -71,12 +72,12 @@ def begin(frame):
     state = words(record, _SIZE)
     for i in range(_SIZE):
         state[i] = 0
-    state[_FRAME], state[_WORK] = frame, word(symbol_address(TABLE), kernel_number(frame))
+    state[_FRAME], state[_WORK] = frame, word(symbol_address(TABLE), attribute(frame, KERNEL))
     state[_WAIT_LIMIT] = symbol_address(_WAIT_LIMITS) + 8 * (call_site(frame) // 16 % _CALL_SITES)
     request = record + 8 * _REQUEST
     if not count_threads(frame, request, record + 8 * _THREADS):
         state[_THREADS] = 1
-    parts = max(1, min(most_parts(frame), state[_THREADS]))
+    parts = max(1, min(attribute(frame, MOST_PARTS), state[_THREADS]))
     state[_PARTS], state[_USERS], state[_NEXT] = parts, parts, 1
     for _ in range(parts - 1 - _assign(record, parts - 1)):
         if not schedule(frame, request, symbol_address(TASK), record):

@@ -16,14 +16,12 @@ from jax.core import Tracer
 from refluid.ops.control.stacked import Outline, Stacked
 from refluid.ops.control.steps import Steps, as_list, length_of
 from refluid.ops.core.checks import require
-from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.infer import Described, ShapeDtype, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import plain
 from refluid.ops.sequence.nested import without_padding
 
-
-def _like_x(inputs: Described, attrs: dict) -> Described:
-    return {"Out": inputs["X"][:1]}
+_like_x = described_like("X")
 
 
 @op(
@@ -78,11 +76,12 @@ def _position(i) -> int:
     return index
 
 
-def _one_count(inputs: Described, attrs: dict) -> Described:
+def one_count(inputs: Described, attrs: dict) -> Described:
+    """The inference of a count."""
     return {"Out": [ShapeDtype((1,), np.dtype("int64"))]}
 
 
-@op("lod_array_length", inputs="X", outputs="Out", grad=None, constant="of_list", lod="aware", infer=_one_count)
+@op("lod_array_length", inputs="X", outputs="Out", grad=None, constant="of_list", lod="aware", infer=one_count)
 def lod_array_length(x):
     """How many tensors the array holds."""
     return jnp.asarray(length_of(x), jnp.int64).reshape(1)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
-from refluid.ops.control.recurrent import given_shapes
+from refluid.ops.core.infer import described_elsewhere
 from refluid.ops.core.registry import op
 from refluid.ops.core.services import RunBlock
 from refluid.ops.core.values import plain
@@ -27,7 +27,7 @@ from refluid.ops.sequence.nested import without_padding
     differentiable="Input",
     host="branch",
     lod="aware",
-    infer=given_shapes,
+    infer=described_elsewhere,
     overwrites="Input:Out",
 )
 def conditional_block(conditions, inputs, *, run_block, sub_block, is_scalar_condition=False):
@@ -62,7 +62,7 @@ def select_input(xs, mask):
     return jax.tree.map(lambda *leaves: lax.select_n(_branch(mask, len(xs)), *leaves), *xs)
 
 
-@op("select_output", inputs="X Mask", outputs="Out*", differentiable="X", infer=given_shapes)
+@op("select_output", inputs="X Mask", outputs="Out*", differentiable="X", infer=described_elsewhere)
 def select_output(x, mask, *, run_block):
     """x to the output that the mask counts to; zeros to the others."""
     count = len(run_block.names("Out"))
@@ -80,7 +80,7 @@ def _branch(mask, count: int):
     differentiable="X",
     host="loop",
     lod="aware",
-    infer=given_shapes,
+    infer=described_elsewhere,
     loops=True,
     overwrites="X:Out",
 )

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
-import numpy as np
 
+from refluid.ops.control.arrays import one_count
 from refluid.ops.control.steps import RankTable, Steps
-from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.infer import Infer, described_elsewhere, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.nested import first_items, item_room, level_view, pick_items
 from refluid.ops.sequence.packing import require_sequences
 from refluid.ops.sequence.recurrence import BatchOrder
 
-
-def _unknown(inputs: Described, attrs: dict[str, Any]) -> Described:
-    return {}
+_like_x = described_like("X")
 
 
-@op("lod_rank_table", inputs="X", outputs="Out", grad=None, lod="aware", infer=_unknown)
+@op("lod_rank_table", inputs="X", outputs="Out", grad=None, lod="aware", infer=described_elsewhere)
 def lod_rank_table(x, *, level=0):
     """The sequences of a level, longest first."""
     x = require_sequences(x, "X")
@@ -29,27 +25,18 @@ def lod_rank_table(x, *, level=0):
     return RankTable.of(x, level)
 
 
-def _one_count(inputs: Described, attrs: dict[str, Any]) -> Described:
-    return {"Out": [ShapeDtype((1,), np.dtype("int64"))]}
-
-
-@op("max_sequence_len", inputs="RankTable", outputs="Out", grad=None, lod="aware", infer=_one_count)
+@op("max_sequence_len", inputs="RankTable", outputs="Out", grad=None, lod="aware", infer=one_count)
 def max_sequence_len(table):
     """How long the longest sequence is."""
     return table.steps.astype(jnp.int64).reshape(1)
 
 
-def _like_x(change: int):
-    """Shape inference: X with more or fewer levels."""
-
-    def infer(inputs: Described, attrs: dict[str, Any]) -> Described:
-        x = inputs["X"][0]
-        return {"Out": [x._replace(lod_level=max(x.lod_level + change, 0))]}
-
-    return infer
+def _with_levels(change: int) -> Infer:
+    """X with more or fewer levels."""
+    return described_like("X", lambda x: x._replace(lod_level=max(x.lod_level + change, 0)))
 
 
-@op("lod_tensor_to_array", inputs="X RankTable", outputs="Out", differentiable="X", lod="aware", infer=_like_x(-1))
+@op("lod_tensor_to_array", inputs="X RankTable", outputs="Out", differentiable="X", lod="aware", infer=_with_levels(-1))
 def lod_tensor_to_array(x, table):
     """For each step, what the sequences hold there, longest sequence first."""
     x = require_sequences(x, "X")
@@ -71,7 +58,7 @@ def lod_tensor_to_array(x, table):
     outputs="Out",
     differentiable="X",
     lod="aware",
-    infer=_like_x(1),
+    infer=_with_levels(1),
     host="loop_array",
 )
 def array_to_lod_tensor(x, table):
@@ -83,9 +70,7 @@ def array_to_lod_tensor(x, table):
     return Ragged(packed, table.offsets, table.longest, table.hidden)
 
 
-@op(
-    "reorder_lod_tensor_by_rank", inputs="X RankTable", outputs="Out", differentiable="X", lod="aware", infer=_like_x(0)
-)
+@op("reorder_lod_tensor_by_rank", inputs="X RankTable", outputs="Out", differentiable="X", lod="aware", infer=_like_x)
 def reorder_lod_tensor_by_rank(x, table):
     """The rows of X, or its sequences, in the order of the table."""
     if item_room(x) < table.width:
@@ -99,7 +84,7 @@ def reorder_lod_tensor_by_rank(x, table):
     return Ragged(plain(picked), (*x.offsets[: x.hidden], *getattr(picked, "offsets", ())), x.longest, x.hidden)
 
 
-@op("shrink_rnn_memory", inputs="X RankTable I", outputs="Out", differentiable="X", lod="aware", infer=_like_x(0))
+@op("shrink_rnn_memory", inputs="X RankTable I", outputs="Out", differentiable="X", lod="aware", infer=_like_x)
 def shrink_rnn_memory(x, table, i):
     """The first rows or sequences of X: one for each sequence that is longer than i."""
     return first_items(x, table.running(plain(i).reshape(())))

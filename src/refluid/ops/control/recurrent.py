@@ -5,22 +5,17 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from refluid.ops.core.infer import Described
+from refluid.ops.core.infer import described_elsewhere
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import sequences_only_in
 from refluid.ops.core.values import Ragged, plain
-
-
-def given_shapes(inputs: Described, attrs: dict) -> Described:
-    """Shape inference of ops that run blocks: their outputs keep the shapes the layer gave them."""
-    return {}
 
 
 @op(
     "recurrent",
     inputs="inputs* initial_states*? parameters*?",
     outputs="outputs* step_scopes?",
-    infer=given_shapes,
+    infer=described_elsewhere,
     lod="aware",
     row_wise=sequences_only_in("parameters"),
     loops=True,

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from refluid.ops.core.infer import Described
+from refluid.ops.core.infer import Described, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.nested import is_known, item_room, joined, pick_items, visible_offsets, without_padding
@@ -45,19 +45,17 @@ def _item_mask(mask: Any, count: int) -> np.ndarray:
     return holds
 
 
-def _like_true_part(inputs: Described, attrs: dict) -> Described:
-    return {"Out": [inputs["InTrue"][0]._replace(lod_level=0)]}
+_MERGE: dict[str, Any] = {
+    "inputs": "X Mask InTrue InFalse",
+    "outputs": "Out",
+    "static": "Mask",
+    "infer": described_like("InTrue", lambda part: part._replace(lod_level=0)),
+    "lod": "aware",
+}
 
 
-@op(
-    "merge_lod_tensor",
-    inputs="X Mask InTrue InFalse",
-    outputs="Out",
-    static="Mask",
-    differentiable="InTrue InFalse",
-    infer=_like_true_part,
-    lod="aware",
-)
+@op("merge_lod_tensor_infer", **_MERGE, grad=None)  # as programs for inference name it
+@op("merge_lod_tensor", **_MERGE, differentiable="InTrue InFalse")
 def merge_lod_tensor(x, mask, in_true, in_false, *, level=0):
     """The items of both parts in the order they had before `split_lod_tensor`, below the levels that X has above."""
     holds = _item_mask(mask, np.size(mask))
@@ -68,17 +66,3 @@ def merge_lod_tensor(x, mask, in_true, in_false, *, level=0):
     if not outer:
         return merged
     return Ragged(plain(merged), (*outer, *visible_offsets(merged)), getattr(merged, "longest", merged.shape[0]))
-
-
-@op(
-    "merge_lod_tensor_infer",
-    inputs="X Mask InTrue InFalse",
-    outputs="Out",
-    static="Mask",
-    grad=None,
-    infer=_like_true_part,
-    lod="aware",
-)
-def merge_lod_tensor_infer(x, mask, in_true, in_false, *, level=0):
-    """`merge_lod_tensor`, as programs for inference name it."""
-    return merge_lod_tensor(x, mask, in_true, in_false, level=level)

@@ -7,10 +7,11 @@ the step, where the ids are fed; as a flag where they are computed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -46,11 +47,8 @@ class Requirement:
 Check = RangeCheck | Requirement
 
 
-class Collector(Protocol):
-    """Receives the checks of the rule being run, with the values they are about."""
-
-    def __call__(self, check: Check, values: Any) -> None: ...
-
+# Receives the checks of the rule being run, with the values they are about.
+Collector = Callable[[Check, Any], None]
 
 _collector: ContextVar[Collector | None] = ContextVar("collector", default=None)
 

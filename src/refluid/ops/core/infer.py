@@ -6,7 +6,7 @@ unknown dim; where the two results differ, the output dim depends on the unknown
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,6 +28,19 @@ class ShapeDtype(NamedTuple):
 
 
 Described = dict[str, list[ShapeDtype]]
+
+Infer = Callable[[Described, dict[str, Any]], Described]
+
+
+def described_elsewhere(inputs: Described, attrs: dict[str, Any]) -> Described:
+    """The inference of ops whose outputs are described by the code that appends them."""
+    return {}
+
+
+def described_like(slot: str, change: Callable[[ShapeDtype], ShapeDtype] = lambda x: x, out: str = "Out") -> Infer:
+    """The inference of an output that is like the input in ``slot``, except for what ``change`` changes."""
+    return lambda inputs, attrs: {out: [change(value) for value in inputs[slot][:1]]}
+
 
 # Large, so that no kernel is wider than the stand-in; rich in divisors, so that splits and folds work.
 _STAND_INS = (10080, 20160)

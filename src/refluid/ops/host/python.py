@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import jax.numpy as jnp
 import numpy as np
 
-from refluid.ops.core.infer import Described
+from refluid.ops.core.infer import described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.services import Host
 from refluid.ops.host import callables
@@ -66,11 +66,7 @@ def _numbers(array: np.ndarray, summarize: int) -> str:
     return _listed(f"{value:g}" if array.dtype.kind == "f" else int(value) for value in shown)
 
 
-def _infer_print(inputs: Described, attrs: dict[str, Any]) -> Described:
-    return {"Out": inputs["In"]}
-
-
-op("print", inputs="In", outputs="Out", host=True, infer=_infer_print)(_printer("In", silent_in="BACKWARD"))
+op("print", inputs="In", outputs="Out", host=True, infer=described_like("In"))(_printer("In", silent_in="BACKWARD"))
 op("print_grad", inputs="In? Out@GRAD", outputs="In@GRAD", grad=None, host=True)(
     _printer("Out@GRAD", silent_in="FORWARD")
 )

@@ -6,14 +6,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.infer import Described, ShapeDtype, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.static import integers
-
-
-def _infer_grid(inputs: Described, attrs: dict[str, Any]) -> Described:
-    theta = inputs["Theta"][0]
-    return {"Output": [ShapeDtype((theta.shape[0], -1, -1, 2), theta.dtype)]}
 
 
 @op(
@@ -21,7 +16,7 @@ def _infer_grid(inputs: Described, attrs: dict[str, Any]) -> Described:
     inputs="Theta OutputShape?",
     outputs="Output",
     differentiable="Theta",
-    infer=_infer_grid,
+    infer=described_like("Theta", lambda theta: ShapeDtype((theta.shape[0], -1, -1, 2), theta.dtype), out="Output"),
     static="OutputShape",
     lod=None,
 )

@@ -151,17 +151,7 @@ def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-
     slices="rows",
 )
 def rmsprop(
-    param,
-    mean_square,
-    mean_grad,
-    grad,
-    moment,
-    learning_rate,
-    *,
-    epsilon=1e-10,
-    decay=0.9,
-    momentum=0.0,
-    centered=False,
+    param, mean_square, mean_grad, grad, moment, rate, *, epsilon=1e-10, decay=0.9, momentum=0.0, centered=False
 ):
     """moment = momentum * moment + learning_rate * grad / sqrt(mean square); param - moment, on every row.
 
@@ -174,7 +164,7 @@ def rmsprop(
     if centered:
         mean_grad = touched.add(decay * mean_grad, (1 - decay) * grad)
         scale = scale - jnp.square(touched.take(mean_grad))
-    moment = touched.add(momentum * moment, like(learning_rate, param) * grad / jnp.sqrt(scale + epsilon))
+    moment = touched.add(momentum * moment, like(rate, param) * grad / jnp.sqrt(scale + epsilon))
     return param - moment, moment, mean_square, mean_grad
 
 
@@ -206,20 +196,7 @@ def _ftrl_root(squared, lr_power: float):
     outputs="ParamOut Moment1Out Moment2Out",
     grad=None,
 )
-def lamb(
-    param,
-    grad,
-    learning_rate,
-    moment1,
-    moment2,
-    beta1_pow,
-    beta2_pow,
-    *,
-    weight_decay,
-    beta1=0.9,
-    beta2=0.999,
-    epsilon=1e-6,
-):
+def lamb(param, grad, rate, moment1, moment2, power1, power2, *, weight_decay, beta1=0.9, beta2=0.999, epsilon=1e-6):
     """Adam's direction plus weight decay, scaled so that its length follows the parameter's."""
     touched, beta1, beta2 = Touched(grad), single(beta1), single(beta2)
     moment1 = touched.add(beta1 * moment1, (1 - beta1) * touched.grad)
@@ -227,4 +204,4 @@ def lamb(
     direction = moment1 / (jnp.sqrt(moment2) + epsilon) + weight_decay * param
     param_norm, direction_norm = norm(param), norm(direction)
     ratio = jnp.where((param_norm > 0) & (direction_norm > 0), param_norm / direction_norm, 1)
-    return param - like(learning_rate, param) * ratio * direction, moment1, moment2
+    return param - like(rate, param) * ratio * direction, moment1, moment2

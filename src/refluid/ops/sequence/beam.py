@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from refluid.ops.control.steps import as_list
-from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.infer import Described, ShapeDtype, described_elsewhere
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, last_at_most, plain
 from refluid.ops.sequence.nested import is_known, visible_offsets, without_padding
@@ -108,10 +108,6 @@ def _best(values: Any, allowed: Any, sources: Any, count: int) -> tuple[Any, Any
     return jnp.where(real, rows, 0), jnp.where(real, columns.at[:, -1].set(replaced), 0), real
 
 
-def _infer_sentences(inputs: Described, attrs: dict[str, Any]) -> Described:
-    return {}
-
-
 @op(
     "beam_search_decode",
     inputs="Ids Scores",
@@ -119,7 +115,7 @@ def _infer_sentences(inputs: Described, attrs: dict[str, Any]) -> Described:
     grad=None,
     host=True,
     lod="aware",
-    infer=_infer_sentences,
+    infer=described_elsewhere,
 )
 def beam_search_decode(ids, scores, *, beam_size, end_id):
     """The sentences of each source, best first, read back from what `beam_search` chose in every step."""

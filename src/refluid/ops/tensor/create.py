@@ -138,22 +138,11 @@ def assign_value(*, shape, dtype=5, bool_values=(), fp32_values=(), int32_values
     return jnp.asarray(np.asarray(given[kind.name], kind).reshape(shape))
 
 
-def _infer_vector(slot: str) -> Any:
-    def infer(inputs: Described, attrs: dict[str, Any]) -> Described:
-        return {"Out": [ShapeDtype((-1,), inputs[slot][0].dtype)]}
-
-    return infer
+def _infer_vector(inputs: Described, attrs: dict[str, Any]) -> Described:
+    return {"Out": [ShapeDtype((-1,), inputs["Start"][0].dtype)]}
 
 
-@op(
-    "range",
-    inputs="Start End Step",
-    outputs="Out",
-    static="Start End Step",
-    grad=None,
-    infer=_infer_vector("Start"),
-    lod=None,
-)
+@op("range", inputs="Start End Step", outputs="Out", static="Start End Step", grad=None, infer=_infer_vector, lod=None)
 def range_(start, end, step):
     """start, start + step, ... before end; each the sum of the one before and step, as Fluid rounds it."""
     first, last, by = (np.ravel(value)[0] for value in (start, end, step))
@@ -165,7 +154,7 @@ def range_(start, end, step):
     return jnp.asarray(np.cumsum(steps, dtype=start.dtype))
 
 
-@op("linspace", inputs="Start Stop Num", outputs="Out", static="Num", grad=None, infer=_infer_vector("Start"), lod=None)
+@op("linspace", inputs="Start Stop Num", outputs="Out", static="Num", grad=None, infer=_infer_vector, lod=None)
 def linspace(start, stop, num):
     """``num`` numbers from start to stop, evenly apart."""
     count = integer(num)
