@@ -28,10 +28,6 @@ class Clipping:
     totals: frozenset[str]
     servers: tuple[str, ...]
 
-    @property
-    def ops(self) -> list[Operator]:
-        return [op for level in self.levels for op in level]
-
 
 NO_CLIPPING = Clipping((), frozenset(), ())
 

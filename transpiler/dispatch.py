@@ -31,29 +31,17 @@ class PSDispatcher:
 class RoundRobin(PSDispatcher):
     """Assigns servers in turn."""
 
-    def __init__(self, pserver_endpoints: Sequence[str]):
-        super().__init__(pserver_endpoints)
-
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
         chosen = [self._eps[(self._step + place) % len(self._eps)] for place in range(len(varlist))]
         self._step += len(chosen)
         return chosen
 
-    def reset(self) -> None:
-        super().reset()
-
 
 class HashName(PSDispatcher):
     """Assigns servers by a hash of the name, which is the same in every process and run."""
-
-    def __init__(self, pserver_endpoints: Sequence[str]):
-        super().__init__(pserver_endpoints)
 
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
         return [self._eps[self._hash_block(variable.name, len(self._eps))] for variable in varlist]
 
     def _hash_block(self, block_str: str, total: int) -> int:
         return zlib.crc32(block_str.encode()) % total
-
-    def reset(self) -> None:
-        super().reset()

@@ -12,15 +12,16 @@ from refluid.ir import Program, default_main_program, default_startup_program
 from refluid.ir.modes import Mode
 from refluid.transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig, check_config
 from refluid.transpiler.exchange import Exchange
-from refluid.transpiler.geo import GeoServerProgram, GeoTrainerProgram, check_geo
+from refluid.transpiler.geo import check_geo, geo_server_program, geo_trainer_program
 from refluid.transpiler.kept import place_kept
 from refluid.transpiler.parts import take_apart
 from refluid.transpiler.placement import Placement, place
-from refluid.transpiler.server import ServerProgram
-from refluid.transpiler.startup import ServerStartup, TrainerStartup
-from refluid.transpiler.trainer import TrainerProgram
+from refluid.transpiler.server import server_program
+from refluid.transpiler.startup import server_startup, trainer_startup
+from refluid.transpiler.trainer import trainer_program
 
 _HERE = "127.0.0.1:6174"
+_CONFIGURED = ("slice_var_up", "split_method")  # arguments of older versions that set a field of the configuration
 
 
 class DistributeTranspiler:
@@ -52,14 +53,13 @@ class DistributeTranspiler:
           startup_program: the startup program; by default the default one.
           current_endpoint: this process's own endpoint; used by collective training only.
         """
-        oldest = bool(args and _is_result_of_minimize(args[0])) or "optimize_ops" in options
-        call = _OLDEST if oldest else _NEWER
-        given = call.bind(*args, **options)
+        oldest = (args and isinstance(args[0], list | tuple)) or "optimize_ops" in options
+        given = (_OLDEST if oldest else _NEWER).bind(self, *args, **options)
         given.apply_defaults()
         chosen = given.arguments
         if chosen["trainer_id"] is None:
             chosen["trainer_id"] = os.environ.get("PADDLE_TRAINER_ID", 0)
-        for field in ("slice_var_up", "split_method"):
+        for field in _CONFIGURED:
             if chosen[field] is not None:
                 setattr(self.config, field, chosen[field])
         self._transpile(
@@ -96,12 +96,12 @@ class DistributeTranspiler:
         exchange = Exchange(placement, trainer_id, runtime_split=whole)
         if placement.mode is Mode.GEO:
             check_geo(parts)
-            states = frozenset[str]()
-            trained = GeoTrainerProgram(exchange, self.config.geo_sgd_need_push_nums).apply(self._original)
+            states = set[str]()
+            trained = geo_trainer_program(self._original, exchange, self.config.geo_sgd_need_push_nums)
         else:
-            states = frozenset(name for update in parts.updates for name in update.states)
-            trained = TrainerProgram(exchange).apply(self._original)
-        begun = TrainerStartup(exchange, states).apply(self._startup)
+            states = {name for update in parts.updates for name in update.states}
+            trained = trainer_program(self._original, exchange)
+        begun = trainer_startup(self._startup, exchange, states)
         trained._is_distributed, trained._parameters_on_pservers = True, placement
         program.become(trained)
         startup.become(begun)
@@ -136,10 +136,10 @@ class DistributeTranspiler:
             )
         if endpoint not in self._servers:
             if placement.mode is Mode.GEO:
-                make = GeoServerProgram(placement, endpoint)
+                made = geo_server_program(self._original, placement, endpoint)
             else:
-                make = ServerProgram(placement, endpoint, self.config.enable_dc_asgd)
-            self._servers[endpoint] = make.apply(self._original)
+                made = server_program(self._original, placement, endpoint, self.config.enable_dc_asgd)
+            self._servers[endpoint] = made
         return self._servers[endpoint]
 
     def get_startup_program(
@@ -147,7 +147,7 @@ class DistributeTranspiler:
     ) -> Program:
         """The startup program of the server at ``endpoint``."""
         server = self.get_pserver_program(endpoint) if pserver_program is None else pserver_program
-        return ServerStartup(server).apply(self._startup if startup_program is None else startup_program)
+        return server_startup(self._startup if startup_program is None else startup_program, server)
 
     def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
         """The main and the startup program of the server at ``endpoint``."""
@@ -155,19 +155,8 @@ class DistributeTranspiler:
         return main, self.get_startup_program(endpoint, main)
 
 
-def _current(
-    self,
-    trainer_id,
-    program=None,
-    pservers=_HERE,
-    trainers=1,
-    sync_mode=True,
-    startup_program=None,
-    current_endpoint=_HERE,
-): ...
-
-
 def _newer(
+    self,
     trainer_id,
     program=None,
     pservers=_HERE,
@@ -181,6 +170,7 @@ def _newer(
 
 
 def _oldest(
+    self,
     optimize_ops,
     params_grads,
     trainer_id=None,
@@ -194,13 +184,11 @@ def _oldest(
 ): ...
 
 
-# Users see Fluid's signature; older ones are accepted as well.
-DistributeTranspiler.transpile.__signature__ = inspect.signature(_current)  # pyright: ignore[reportFunctionMemberAccess]
 _NEWER, _OLDEST = inspect.signature(_newer), inspect.signature(_oldest)
-
-
-def _is_result_of_minimize(value: Any) -> bool:
-    return isinstance(value, list | tuple)
+# Users see the signature of Fluid 1.5 and later, without the arguments that became fields of the configuration.
+DistributeTranspiler.transpile.__signature__ = _NEWER.replace(  # pyright: ignore[reportFunctionMemberAccess]
+    parameters=[parameter for name, parameter in _NEWER.parameters.items() if name not in _CONFIGURED]
+)
 
 
 def parse_endpoints(text: str) -> tuple[str, ...]:

@@ -37,8 +37,7 @@ class Exchange:
         for placed in self.placement.params:
             self._send(block, placed, sources[placed.param], placed.grad_names, placed.sparse)
         if self.placement.mode in (Mode.SYNC, Mode.HALF_ASYNC):
-            half = self.placement.mode is Mode.HALF_ASYNC
-            self._append(block, "send_barrier", attrs={"half_async": half})
+            self._append(block, "send_barrier", attrs={"half_async": self.placement.mode is Mode.HALF_ASYNC})
 
     def offer(self, block: Block) -> None:
         """Sends the values of all parameters, for servers that have none yet."""
@@ -64,13 +63,13 @@ class Exchange:
             self._append(block, "fetch_barrier", attrs=marks)
         for placed in held:
             if placed not in whole:
-                outputs = {"Out": [placed.param]}
-                attrs = {"axis": 0, **marks}
-                self._append(block, "concat", {"X": placed.names}, outputs, attrs, role=OpRole.Dist)
+                self._append(
+                    block, "concat", {"X": placed.names}, {"Out": [placed.param]}, {"axis": 0, **marks}, OpRole.Dist
+                )
 
     def _receive(self, block: Block, placed: Placed, names: Sequence[str], **marks: bool) -> None:
-        attrs = {"epmap": placed.endpoints, "recv_varnames": placed.names, "sections": placed.sections}
-        self._append(block, "recv", outputs={"Out": names}, attrs={**attrs, **_role_var(placed), **marks})
+        attrs = {**_where(placed, "recv_varnames", placed.names), **marks}
+        self._append(block, "recv", outputs={"Out": names}, attrs=attrs)
 
     def _send(
         self, block: Block, placed: Placed, source: str, names: Sequence[str], sparse: bool, **marks: bool
@@ -82,18 +81,7 @@ class Exchange:
             sections = {"height_sections": placed.sections} if sparse else {"sections": placed.sections}
             splitting = "split_selected_rows" if sparse else "split_byref"
             self._append(block, splitting, {"X": [source]}, {"Out": parts}, {**sections, **marks}, role=OpRole.Dist)
-        self._append(
-            block,
-            "send",
-            {"X": parts},
-            attrs={
-                "epmap": placed.endpoints,
-                "send_varnames": list(names),
-                "sections": placed.sections,
-                **_role_var(placed),
-                **marks,
-            },
-        )
+        self._append(block, "send", {"X": parts}, attrs={**_where(placed, "send_varnames", names), **marks})
 
     def _declare(self, block: Block, placed: Placed, names: Sequence[str], whole: str, sparse: bool) -> None:
         """Declares variables for slices of ``whole``."""
@@ -116,6 +104,7 @@ class Exchange:
         block.append_op(type=type, inputs=inputs, outputs=outputs, attrs=attrs)
 
 
-def _role_var(placed: Placed) -> dict[str, list[str]]:
-    """The parameter and its gradient, where it has one."""
-    return {OP_ROLE_VAR: [placed.param, placed.grad]} if placed.grad else {}
+def _where(placed: Placed, field: str, names: Sequence[str]) -> dict[str, Any]:
+    """The servers of all slices, their names there as attribute ``field``, and what they are slices of."""
+    attrs = {"epmap": placed.endpoints, field: list(names), "sections": placed.sections}
+    return {**attrs, OP_ROLE_VAR: [placed.param, placed.grad]} if placed.grad else attrs

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from refluid.ir import OP_ROLE, OP_ROLE_VAR, OpRole, Program, VarType
 from refluid.ir.modes import DELTA
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.listening import append_listen, new_block
 from refluid.transpiler.lookups import LOOKUPS
-from refluid.transpiler.parts import Parts, take_apart
+from refluid.transpiler.parts import Parts
 from refluid.transpiler.placement import Placed, Placement
 
 
@@ -23,38 +21,31 @@ def check_geo(parts: Parts) -> None:
             )
 
 
-@dataclass(frozen=True)
-class GeoTrainerProgram:
+def geo_trainer_program(program: Program, exchange: Exchange, push_nums: int) -> Program:
     """Appends the exchange to a training program, which is otherwise unchanged.
 
     It sends parameters, of which the runtime computes the deltas, and for tables the ids that were looked up.
     """
-
-    exchange: Exchange
-    push_nums: int
-
-    def apply(self, program: Program) -> Program:
-        check_geo(take_apart(program))
-        program = program.clone()
-        block = program.global_block()
-        for placed in self.exchange.placement.params:
-            ids = _looked_up(program, placed)
-            block.append_op(
-                type="send",
-                inputs={"X": [placed.param, *ids]},
-                attrs={
-                    **self.exchange.attrs,
-                    OP_ROLE: int(OpRole.RPC),
-                    OP_ROLE_VAR: [placed.param, placed.grad],
-                    "epmap": placed.endpoints,
-                    "send_varnames": placed.names,
-                    "sections": placed.sections,
-                    "geo_push_nums": self.push_nums,
-                    "is_sparse": bool(ids),
-                },
-            )
-        self.exchange.pull(block)
-        return program
+    program = program.clone()
+    block = program.global_block()
+    for placed in exchange.placement.params:
+        ids = _looked_up(program, placed)
+        block.append_op(
+            type="send",
+            inputs={"X": [placed.param, *ids]},
+            attrs={
+                **exchange.attrs,
+                OP_ROLE: int(OpRole.RPC),
+                OP_ROLE_VAR: [placed.param, placed.grad],
+                "epmap": placed.endpoints,
+                "send_varnames": placed.names,
+                "sections": placed.sections,
+                "geo_push_nums": push_nums,
+                "is_sparse": bool(ids),
+            },
+        )
+    exchange.pull(block)
+    return program
 
 
 def _looked_up(program: Program, placed: Placed) -> list[str]:
@@ -69,37 +60,26 @@ def _looked_up(program: Program, placed: Placed) -> list[str]:
     return list(dict.fromkeys(name for op in lookups for name in op.input("Ids")))
 
 
-@dataclass(frozen=True)
-class GeoServerProgram:
+def geo_server_program(program: Program, placement: Placement, endpoint: str) -> Program:
     """Turns a training program into that of one server, which adds deltas to its slices."""
-
-    placement: Placement
-    endpoint: str
-
-    def apply(self, program: Program) -> Program:
-        source, result = program.global_block(), Program()
-        main = result.global_block()
-        blocks, slices, rows_of = {}, [], {}
-        for placed in self.placement.params:
-            as_rows = bool(_looked_up(program, placed))
-            for part in (placed.slices[index] for index in placed.on(self.endpoint)):
-                dtype, change = source.var(placed.param).dtype, part.name + DELTA
-                kind = VarType.SELECTED_ROWS if as_rows else VarType.LOD_TENSOR
-                main.create_var(name=part.name, shape=part.shape, dtype=dtype, persistable=True)
-                main.create_var(name=change, shape=part.shape, dtype=dtype, type=kind)
-                blocks[change] = block = new_block(result)
-                attrs = {OP_ROLE: int(OpRole.Optimize)}
-                block.append_op(type="sum", inputs={"X": [part.name, change]}, outputs={"Out": part.name}, attrs=attrs)
-                slices.append(part)
-                rows_of.update({change: part.name} if as_rows else {})
-        append_listen(
-            result,
-            self.placement,
-            self.endpoint,
-            pushed=list(blocks),
-            blocks=list(blocks.values()),
-            updates=blocks,
-            rows_of=rows_of,
-            slices=slices,
-        )
-        return result
+    source, result = program.global_block(), Program()
+    main = result.global_block()
+    blocks, slices, rows_of = {}, [], {}
+    for placed in placement.params:
+        as_rows = bool(_looked_up(program, placed))
+        for part in (placed.slices[index] for index in placed.on(endpoint)):
+            dtype, change = source.var(placed.param).dtype, part.name + DELTA
+            kind = VarType.SELECTED_ROWS if as_rows else VarType.LOD_TENSOR
+            main.create_var(name=part.name, shape=part.shape, dtype=dtype, persistable=True)
+            main.create_var(name=change, shape=part.shape, dtype=dtype, type=kind)
+            blocks[change] = block = new_block(result)
+            attrs = {OP_ROLE: int(OpRole.Optimize)}
+            block.append_op(type="sum", inputs={"X": [part.name, change]}, outputs={"Out": part.name}, attrs=attrs)
+            slices.append(part)
+            if as_rows:
+                rows_of[change] = part.name
+    all_blocks = list(blocks.values())
+    append_listen(
+        result, placement, endpoint, pushed=[*blocks], blocks=all_blocks, updates=blocks, rows_of=rows_of, slices=slices
+    )
+    return result

@@ -18,8 +18,9 @@ def remote_tables(program: Program, parts: Parts) -> set[str]:
     """The trained tables that trainers only look up rows in, so that they need not hold them.
 
     Trainers hold a table that is also used in another way (as the weights of a projection, inside a loop).
+    is_distributed tables are sliced like is_sparse ones, and it is is_sparse that decides here.
     """
-    lookups = [op for op in program.global_block().ops if op.type in LOOKUPS and _is_sparse(op)]
+    lookups = [op for op in program.global_block().ops if op.type in LOOKUPS and op.attrs.get("is_sparse")]
     trained = {update.param.name for update in parts.updates}
     tables = {name for op in lookups for name in op.input("W") if name in trained}
     found = {id(op) for op in lookups}
@@ -33,11 +34,6 @@ def remote_tables(program: Program, parts: Parts) -> set[str]:
         if rows > _MOST_ROWS:
             raise ValueError(f"table {name} has {rows} rows; tables of more than {_MOST_ROWS} rows are not supported")
     return tables
-
-
-def _is_sparse(op: Operator) -> bool:
-    """Whether servers should serve a lookup; is_distributed tables are sliced like is_sparse ones."""
-    return bool(op.attrs.get("is_sparse"))
 
 
 def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:
@@ -99,23 +95,8 @@ def _merged(lookups: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]
             "emb_dim": variable.shape[-1],
             "lookup_version": version,
         }
-        ids, found = ([name for op in group for name in names(op)] for names in (_ids, _found))
-        merged.append(
-            Operator(
-                group[0].block,
-                "distributed_lookup_table",
-                {"Ids": ids},
-                {"Outputs": found},
-                attrs,
-                group[0].written_at,
-            )
-        )
+        ids = {"Ids": [name for op in group for name in op.input("Ids")]}
+        found = {"Outputs": [name for op in group for name in op.output("Out")]}
+        block, written_at = group[0].block, group[0].written_at
+        merged.append(Operator(block, "distributed_lookup_table", ids, found, attrs, written_at))
     return merged
-
-
-def _ids(op: Operator) -> list[str]:
-    return op.input("Ids")
-
-
-def _found(op: Operator) -> list[str]:
-    return op.output("Out")

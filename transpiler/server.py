@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from refluid.ir import OP_ROLE_VAR, Block, Operator, OpRole, Program, VarType
 from refluid.ir.modes import Mode
@@ -16,40 +15,32 @@ from refluid.transpiler.placement import Placement
 from refluid.transpiler.slice_copies import Held, SliceCopier
 
 
-@dataclass(frozen=True)
-class ServerProgram:
+def server_program(program: Program, placement: Placement, endpoint: str, dc_asgd: bool = False) -> Program:
     """Turns a training program into that of the server at ``endpoint``.
 
     Block 0 holds listen_and_serv and all variables. Then come, if the program needs them, a block for the learning
     rates and one for the norms of clipping, and one block for every slice of a parameter.
     """
-
-    placement: Placement
-    endpoint: str
-    dc_asgd: bool = False
-
-    def apply(self, program: Program) -> Program:
-        if self.placement.mode is Mode.SYNC:
-            sliced = [placed.param for placed in self.placement.params if len(placed.slices) > 1]
-            program = spell_out_norms(program, sliced)
-        return _Writer(self, program).write()
+    if placement.mode is Mode.SYNC:
+        program = spell_out_norms(program, [placed.param for placed in placement.params if len(placed.slices) > 1])
+    return _Writer(program, placement, endpoint, dc_asgd).write()
 
 
 class _Writer:
     """Writes one server's program."""
 
-    def __init__(self, options: ServerProgram, source: Program):
-        self._options, self._placement = options, options.placement
-        self._sync = options.placement.mode is Mode.SYNC
+    def __init__(self, source: Program, placement: Placement, endpoint: str, dc_asgd: bool):
+        self._placement, self._endpoint, self._dc_asgd = placement, endpoint, dc_asgd
+        self._sync = placement.mode is Mode.SYNC
         self._parts = take_apart(source)
-        gradients = gradients_on_trainer(self._parts, self._placement.mode)
+        gradients = gradients_on_trainer(self._parts, placement.mode)
         self._on_trainer = {id(op) for op in gradients.ops}
-        self._clipping = plan_clipping(self._parts, self._placement) if self._sync else NO_CLIPPING
-        self._early = {id(op) for op in self._clipping.ops}
+        self._clipping = plan_clipping(self._parts, placement) if self._sync else NO_CLIPPING
+        self._early = {id(op) for level in self._clipping.levels for op in level}
         self._held: list[Held] = []
         for update in self._parts.updates:
-            placed = self._placement.of(update.param.name)
-            here = placed.on(options.endpoint)
+            placed = placement.of(update.param.name)
+            here = placed.on(endpoint)
             sent = gradients.sent[update.param.name]
             self._held += [Held(placed, update, index, len(here) == 1, sent) for index in here]
         totals = {name: total_name(name) for name in self._clipping.totals}
@@ -60,7 +51,7 @@ class _Writer:
         self._declare_parameters()
         # A server without parameters gets no pushes: its learning rate would never advance, and still be saved.
         schedule = self._write_alone(self._parts.schedule) if self._held else None
-        if self._early and self._options.endpoint in self._clipping.servers:
+        if self._early and self._endpoint in self._clipping.servers:
             self._write_clipping(self._new_block())
         if not self._sync and self._held:
             self._write_alone(self._shared_by_updates())
@@ -68,14 +59,14 @@ class _Writer:
         append_listen(
             self._copier.program,
             self._placement,
-            self._options.endpoint,
+            self._endpoint,
             pushed=[name for held in self._held for name in self._pushed(held)],
             blocks=self._blocks,
             updates=updates,
             rows_of={held.grad: held.slice.name for held in self._held if held.placed.sparse},
             slices=self._copier.slices.values(),
             schedule=schedule,
-            dc_asgd=self._options.dc_asgd,
+            dc_asgd=self._dc_asgd,
         )
         return self._copier.program
 
@@ -118,7 +109,7 @@ class _Writer:
     def _write_update(self, held: Held, block: Block) -> Block:
         if self._sync and not self._is_clipped(held):
             self._average(held, block)
-        if self._options.dc_asgd:
+        if self._dc_asgd:
             compensate(self._copier, held, block, self._placement.trainers)
         for op in held.update.ops:
             if id(op) not in self._early and id(op) not in self._on_trainer:

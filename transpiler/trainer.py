@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from refluid.ir import Operator, Program
 from refluid.transpiler.exchange import Exchange
@@ -12,39 +11,33 @@ from refluid.transpiler.lookups import look_up_remotely
 from refluid.transpiler.parts import Parts, take_apart
 
 
-@dataclass(frozen=True)
-class TrainerProgram:
+def trainer_program(program: Program, exchange: Exchange) -> Program:
     """Turns a training program into that of one trainer.
 
     The result has lookups in remote tables, forward and backward, other operators of trainers, then one exchange that
     sends gradients and receives parameters, and last the operators that read updated parameters.
     """
-
-    exchange: Exchange
-
-    def apply(self, program: Program) -> Program:
-        program = program.clone()
-        block = program.global_block()
-        parts = take_apart(program)
-        exchange, placement = self.exchange, self.exchange.placement
-        gradients = gradients_on_trainer(parts, placement.mode)
-        early, late = _split_at_update(_staying(block.ops, parts, gradients), parts)
-        tables = {
-            placed.param: {
-                "table_names": placed.names,
-                "epmap": placed.endpoints,
-                "height_sections": placed.sections,
-                **exchange.attrs,
-            }
-            for placed in placement.params
-            if placed.remote
+    program = program.clone()
+    block = program.global_block()
+    parts = take_apart(program)
+    gradients = gradients_on_trainer(parts, exchange.placement.mode)
+    early, late = _split_at_update(_staying(block.ops, parts, gradients), parts)
+    tables = {
+        placed.param: {
+            "table_names": placed.names,
+            "epmap": placed.endpoints,
+            "height_sections": placed.sections,
+            **exchange.attrs,
         }
-        block.ops = look_up_remotely(early, tables)
-        exchange.push(block, gradients.sent)
-        exchange.pull(block)
-        block.ops += late
-        program.changed()
-        return program
+        for placed in exchange.placement.params
+        if placed.remote
+    }
+    block.ops = look_up_remotely(early, tables)
+    exchange.push(block, gradients.sent)
+    exchange.pull(block)
+    block.ops += late
+    program.changed()
+    return program
 
 
 def _staying(ops: Sequence[Operator], parts: Parts, gradients: Gradients) -> list[Operator]:
