@@ -7,9 +7,8 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-from refluid.runtime.launch.environment import split_endpoint
-from refluid.runtime.launch.launcher import Launcher
-from refluid.runtime.launch.local_job import free_job, script_command
+from refluid.runtime.launch.environment import Placement, split_endpoint
+from refluid.runtime.launch.launcher import Launcher, script_command
 from refluid.runtime.launch.ports import HeldPorts
 
 _SERVERS = "PADDLE_PSERVERS_IP_PORT_LIST"
@@ -40,10 +39,10 @@ def _launch(chosen: argparse.Namespace) -> int:
     if not chosen.trainers:
         raise ValueError("a job needs at least one trainer")
     ports = HeldPorts()
-    command = script_command(chosen.script, chosen.arguments)
+    servers = ports.hold_same_port(chosen.servers) if chosen.servers else ()
     return Launcher(
-        free_job(chosen.servers, chosen.trainers, ports),
-        command,
+        Placement(servers, ports.hold_any(chosen.trainers)),
+        script_command(chosen.script, chosen.arguments),
         log_dir=Path(chosen.log_dir),
         quiet=chosen.quiet,
         grace=chosen.grace,

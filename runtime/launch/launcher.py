@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,9 +52,8 @@ class Launcher:
         """Runs the job and returns its exit code: 0, that of the first failure, or 128 plus the number of a signal."""
         self._screen = Screen(sys.stdout, sys.stderr)
         self._children: list[Child] = []
-        self._signal: int | None = None
-        with _Signals(self._on_signal) as woken, selectors.DefaultSelector() as selector:
-            selector.register(woken, selectors.EVENT_READ)
+        with _Signals() as self._signals, selectors.DefaultSelector() as selector:
+            selector.register(self._signals, selectors.EVENT_READ)
             try:
                 self._start()
                 for child in self._children:
@@ -90,12 +89,14 @@ class Launcher:
         while True:
             self._wait(selector)
             self._screen.status(_progress(self._children, time.monotonic() - begin))
-            if self._signal is not None:
-                return self._interrupted()
+            ending = self._signals.ending
+            if ending is not None:
+                self._screen.say(f"{signal.Signals(ending).name}: stopping {_counted(self._running())}")
+                return 128 + ending
             failed = next((child for child in self._children if child.code()), None)
             if failed is not None:
                 return self._failed(failed, time.monotonic() - begin)
-            running = [child for child in self._children if child.code() is None]
+            running = self._running()
             if not running:
                 return 0
             if over is None and trainers and not any(child in running for child in trainers):
@@ -109,7 +110,7 @@ class Launcher:
         for key, _ in selector.select(_TICK):
             child = key.data
             if child is None:
-                _drain(key.fileobj)
+                self._signals.drain()
                 continue
             self._show_output(child)
             if not child.output_open:
@@ -128,21 +129,16 @@ class Launcher:
             self._screen.say(f"  {line}")
         return code
 
-    def _interrupted(self) -> int:
-        assert self._signal is not None
-        self._screen.say(f"{signal.Signals(self._signal).name}: stopping {_counted(self._running())}")
-        return 128 + self._signal
-
     def _running(self) -> list[Child]:
         return [child for child in self._children if child.code() is None]
 
     def _finish(self, selector: selectors.BaseSelector) -> None:
         """Ends what still runs: SIGTERM, then SIGKILL after the grace period or at a second Ctrl-C."""
-        seen, self._signal = self._signal, None
+        self._signals.ending = None
         for child in self._running():
             child.signal(signal.SIGTERM)
         end = time.monotonic() + self.grace
-        while self._running() and time.monotonic() < end and self._signal is None:
+        while self._running() and time.monotonic() < end and self._signals.ending is None:
             self._wait(selector)
         for child in self._running():
             self._screen.say(f"{child.member} did not stop in time; killing it")
@@ -150,29 +146,39 @@ class Launcher:
             child.end()
             self._show_output(child)
             child.close()
-        self._signal = seen
         self.ports.close()
         self._screen.close()
 
-    def _on_signal(self, number: int) -> None:
-        self._signal = number
+
+def script_command(script: str, arguments: Sequence[str]) -> list[str]:
+    """The command that runs a Python script with this interpreter."""
+    if not Path(script).is_file():
+        raise FileNotFoundError(f"script {script} does not exist")
+    return [sys.executable, "-u", script, *arguments]
 
 
 class _Signals:
-    """While entered, passes signals that end a program to ``note``; they and ends of children wake a selector."""
+    """While entered, keeps the last signal that ends a program; it and ends of children wake a selector."""
 
     _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self, note: Callable[[int], None]) -> None:
-        self._note = note
-
-    def __enter__(self) -> socket.socket:
+    def __enter__(self) -> _Signals:
+        self.ending: int | None = None
         self._awake, self._waker = socket.socketpair()
         for end in (self._awake, self._waker):
             end.setblocking(False)
         self._before = {number: signal.signal(number, self._handle) for number in (*self._ENDING, signal.SIGCHLD)}
         self._fd_before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        return self._awake
+        return self
+
+    def fileno(self) -> int:
+        """What a selector waits for."""
+        return self._awake.fileno()
+
+    def drain(self) -> None:
+        """Discards the bytes that woke the selector; their signals were recorded by the handler."""
+        with contextlib.suppress(BlockingIOError):
+            self._awake.recv(4096)
 
     def __exit__(self, *_: object) -> None:
         signal.set_wakeup_fd(self._fd_before)
@@ -183,14 +189,7 @@ class _Signals:
 
     def _handle(self, number: int, _: object) -> None:
         if number in self._ENDING:
-            self._note(number)
-
-
-def _drain(woken: object) -> None:
-    """Discards the bytes that woke the loop; their signals were recorded by the handler."""
-    assert isinstance(woken, socket.socket)
-    with contextlib.suppress(BlockingIOError):
-        woken.recv(4096)
+            self.ending = number
 
 
 def _counted(children: Sequence[Child]) -> str:

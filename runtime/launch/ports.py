@@ -7,9 +7,14 @@ number with SO_REUSEADDR, as servers do, still can.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+from collections.abc import Sequence
 
+from refluid.runtime.launch.environment import split_endpoint
+
+LOOPBACK = "127.0.0.1"
 _ATTEMPTS = 64
 
 
@@ -29,6 +34,19 @@ class HeldPorts:
         self._sockets.append(held)
         return f"{host}:{held.getsockname()[1]}"
 
+    def hold_any(self, count: int, host: str = LOOPBACK) -> tuple[str, ...]:
+        """Holds free ports of an address of this machine and returns their endpoints."""
+        return tuple(self.hold(host) for _ in range(count))
+
+    def hold_given(self, endpoints: Sequence[str]) -> None:
+        """Holds the ports a user has chosen, so that a port in use is reported here and not in the log of a server."""
+        for endpoint in endpoints:
+            host, port = split_endpoint(endpoint)
+            try:
+                self.hold(host, int(port))
+            except OSError as error:
+                raise OSError(f"cannot listen on {endpoint}: {os.strerror(error.errno or 0)}") from error
+
     def hold_same_port(self, count: int) -> tuple[str, ...]:
         """Holds one port on ``count`` loopback addresses: 127.0.0.1, 127.0.0.2, and so on.
 
@@ -46,7 +64,7 @@ class HeldPorts:
                 continue
             self._sockets += sockets
             return tuple(f"{host}:{port}" for host in hosts)
-        return tuple(self.hold(hosts[0]) for _ in hosts)
+        return self.hold_any(count)
 
     def release_for_children(self) -> None:
         """Releases the ports before children start, on systems where a held port cannot be listened on."""

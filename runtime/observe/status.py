@@ -92,11 +92,11 @@ def tables(found: Found, before: Found, seconds: float) -> RenderableType:
     """A table of servers and one of trainers; rates are since ``before``."""
     heads = "server mode round per_s in out pushes pulls p50_ms p99_ms update_ms queue waits_for".split()
     servers = [_server_row(endpoint, status, before[endpoint], seconds) for endpoint, status in found.items()]
-    shown = [table([head.replace("_", " ") for head in heads], servers)]
+    shown: list[RenderableType] = [table([head.replace("_", " ") for head in heads], servers)]
     trainers = _trainer_rows([status for status in found.values() if status is not None])
     if trainers:
-        shown.append(table(["trainer", "host", "steps", "last seen", "staleness", "state"], trainers))
-    return Group(shown[0], *(part for each in shown[1:] for part in ("", each)))
+        shown += ["", table(["trainer", "host", "steps", "last seen", "staleness", "state"], trainers)]
+    return Group(*shown)
 
 
 def _server_row(endpoint: str, status: Status | None, before: Status | None, seconds: float) -> list[str]:

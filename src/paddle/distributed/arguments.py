@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from refluid.runtime.launch.local_job import LOOPBACK
+from refluid.runtime.launch.ports import LOOPBACK
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from paddle.distributed.arguments import add_shared, each_name, print_configuration, run
 from refluid.runtime.launch.environment import Member, Placement, split_endpoint
-from refluid.runtime.launch.launcher import Launcher
-from refluid.runtime.launch.local_job import free_endpoints, hold_given, script_command
+from refluid.runtime.launch.launcher import Launcher, script_command
 from refluid.runtime.launch.ports import HeldPorts
 
 _STARTED_PORT = 6070
@@ -44,11 +43,11 @@ def launch(args: argparse.Namespace) -> int:
     count = len(gpus) or args.nproc_per_node or 1
     ports = HeldPorts()
     if len(nodes) == 1 and port is None:
-        trainers = free_endpoints(count, ports, node)
+        trainers = ports.hold_any(count, node)
     else:
         first = port or _STARTED_PORT
         trainers = tuple(f"{host}:{first + number}" for host in nodes for number in range(count))
-        hold_given([trainer for trainer in trainers if split_endpoint(trainer)[0] == node], ports)
+        ports.hold_given([trainer for trainer in trainers if split_endpoint(trainer)[0] == node])
     job = Placement((), trainers)
     members = job.members()[nodes.index(node) * count :][:count]
     command = script_command(args.training_script, args.training_script_args)

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from paddle.distributed.arguments import add_shared, each_name, print_configuration, run
 from refluid.runtime.launch.environment import Placement, split_endpoint, spread
-from refluid.runtime.launch.launcher import Launcher
-from refluid.runtime.launch.local_job import LOOPBACK, free_endpoints, hold_given, script_command
-from refluid.runtime.launch.ports import HeldPorts
+from refluid.runtime.launch.launcher import Launcher, script_command
+from refluid.runtime.launch.ports import LOOPBACK, HeldPorts
 
 _START_PORT = 6170
 _TRAINER_PORTS = 1000  # added to the servers' ports: with several nodes, trainers need ports that all nodes know
@@ -56,12 +55,11 @@ def _endpoints(args: argparse.Namespace, nodes: list[str], ports: HeldPorts) -> 
         servers = spread(args.server_num, nodes, args.start_port or _START_PORT)
     else:
         servers = ports.hold_same_port(args.server_num)
-        return servers, free_endpoints(args.worker_num, ports)
-    hold_given([server for server in servers if here is None or split_endpoint(server)[0] in here], ports)
+        return servers, ports.hold_any(args.worker_num)
+    ports.hold_given([server for server in servers if here is None or split_endpoint(server)[0] in here])
     if here is None and nodes == [LOOPBACK]:
-        return servers, free_endpoints(args.worker_num, ports)
-    trainers = spread(args.worker_num, nodes, (args.start_port or _START_PORT) + _TRAINER_PORTS)
-    return servers, trainers
+        return servers, ports.hold_any(args.worker_num)
+    return servers, spread(args.worker_num, nodes, (args.start_port or _START_PORT) + _TRAINER_PORTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

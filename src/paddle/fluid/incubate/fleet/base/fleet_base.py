@@ -144,7 +144,6 @@ class DistributedOptimizer(abc.ABC):
         self._optimizer = optimizer
         self._strategy = strategy
 
-    @abc.abstractmethod
     def backward(
         self,
         loss: Any,
@@ -154,10 +153,11 @@ class DistributedOptimizer(abc.ABC):
         callbacks: Any = None,
     ) -> Any:
         """Appends the gradient ops."""
+        return self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
 
-    @abc.abstractmethod
     def apply_gradients(self, params_grads: Sequence[Any]) -> Any:
         """Appends the update ops."""
+        return self._optimizer.apply_gradients(params_grads)
 
     @abc.abstractmethod
     def minimize(

@@ -177,21 +177,6 @@ class TranspilerOptimizer(DistributedOptimizer):
         _config_of(strategy)
         self._fleet = fleet
 
-    def backward(
-        self,
-        loss: Any,
-        startup_program: Program | None = None,
-        parameter_list: Sequence[Any] | None = None,
-        no_grad_set: Any = None,
-        callbacks: Any = None,
-    ) -> Any:
-        """Appends the gradient ops."""
-        return self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
-
-    def apply_gradients(self, params_grads: Sequence[Any]) -> Any:
-        """Appends the update ops."""
-        return self._optimizer.apply_gradients(params_grads)
-
     def minimize(  # pyright: ignore[reportIncompatibleMethodOverride] - as in Fluid
         self,
         loss: Any,
