@@ -135,8 +135,7 @@ def raise_if_out_of_range(op: Operator, check: RangeCheck, ids: np.ndarray) -> N
 
 
 def _unmet(op: Operator, check: Requirement) -> OpError:
-    plain = op.error(check.problem)
-    return OpError(plain.op_type, plain.problem, plain.arguments, plain.attrs, plain.written_at, "nothing was updated")
+    return op.error(check.problem, "nothing was updated")
 
 
 def _error(op: Operator, check: RangeCheck, what: str) -> OutOfRangeError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax.numpy as jnp
 
 from refluid import kernels
@@ -10,10 +12,11 @@ from refluid.ops.core.values import SelectedRows
 from refluid.ops.optimizer.gradient_descent import norm, shrink
 from refluid.ops.optimizer.sparse_update import Touched, dense_gradient, like, single
 
+_update = partial(op, grad=None, slices="rows")
 _KERNEL_FROM = 1 << 14  # elements; below, the kernel is not worth loading
 
 
-@op("adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None, slices="rows")
+@_update("adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut")
 def adagrad(param, grad, moment, learning_rate, *, epsilon=1e-6):
     """moment += grad^2; param - learning_rate * grad / (sqrt(moment) + epsilon)."""
     touched = Touched(grad)
@@ -22,7 +25,7 @@ def adagrad(param, grad, moment, learning_rate, *, epsilon=1e-6):
     return touched.add(param, -step), touched.put(moment, new_moment)
 
 
-@op("decayed_adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut", grad=None, slices="rows")
+@_update("decayed_adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut")
 def decayed_adagrad(param, grad, moment, learning_rate, *, decay=0.95, epsilon=1e-6):
     """Adagrad on a moment that forgets: moment = decay * moment + (1 - decay) * grad^2."""
     grad, decay = dense_gradient(grad), single(decay)
@@ -30,7 +33,7 @@ def decayed_adagrad(param, grad, moment, learning_rate, *, decay=0.95, epsilon=1
     return param - like(learning_rate, param) * grad / (jnp.sqrt(moment) + epsilon), moment
 
 
-@op("proximal_adagrad", inputs="Param Moment Grad LearningRate", outputs="ParamOut MomentOut", grad=None, slices="rows")
+@_update("proximal_adagrad", inputs="Param Moment Grad LearningRate", outputs="ParamOut MomentOut")
 def proximal_adagrad(param, moment, grad, learning_rate, *, l1=0.0, l2=0.0):
     """A step of Adagrad without epsilon, then shrinkage by l1 and l2 at the plain learning rate."""
     grad = dense_gradient(grad)
@@ -61,13 +64,11 @@ def _suits_kernel(param, grad, rate, moment1, moment2, power1, power2, beta1_ten
     )
 
 
-@op(
+@_update(
     "adam",
     inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Beta1Tensor? Beta2Tensor?",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
-    grad=None,
     together=_adam_in_one_pass,
-    slices="rows",
 )
 def adam(
     param,
@@ -106,13 +107,7 @@ def adam(
     return param - rate * moment1 / (jnp.sqrt(moment2) + epsilon), moment1, moment2, *powers
 
 
-@op(
-    "adamax",
-    inputs="Param Grad LearningRate Moment InfNorm Beta1Pow",
-    outputs="ParamOut MomentOut InfNormOut",
-    grad=None,
-    slices="rows",
-)
+@_update("adamax", inputs="Param Grad LearningRate Moment InfNorm Beta1Pow", outputs="ParamOut MomentOut InfNormOut")
 def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9, beta2=0.999, epsilon=1e-8):
     """Adam with the decayed largest |grad| in place of the second moment."""
     grad, beta1, beta2 = dense_gradient(grad), single(beta1), single(beta2)
@@ -122,12 +117,10 @@ def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9
     return param - rate * moment / inf_norm, moment, inf_norm
 
 
-@op(
+@_update(
     "adadelta",
     inputs="Param Grad AvgSquaredGrad AvgSquaredUpdate",
     outputs="ParamOut AvgSquaredGradOut AvgSquaredUpdateOut",
-    grad=None,
-    slices="rows",
 )
 def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-6):
     """Steps in the ratio of the running sizes of updates and gradients; there is no learning rate.
@@ -143,12 +136,10 @@ def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-
     return param - step, squared_grad, squared_update
 
 
-@op(
+@_update(
     "rmsprop",
     inputs="Param MeanSquare MeanGrad? Grad Moment LearningRate",
     outputs="ParamOut MomentOut MeanSquareOut MeanGradOut",
-    grad=None,
-    slices="rows",
 )
 def rmsprop(
     param, mean_square, mean_grad, grad, moment, rate, *, epsilon=1e-10, decay=0.9, momentum=0.0, centered=False
@@ -168,12 +159,10 @@ def rmsprop(
     return param - moment, moment, mean_square, mean_grad
 
 
-@op(
+@_update(
     "ftrl",
     inputs="Param SquaredAccumulator LinearAccumulator Grad LearningRate",
     outputs="ParamOut SquaredAccumOut LinearAccumOut",
-    grad=None,
-    slices="rows",
 )
 def ftrl(param, squared, linear, grad, learning_rate, *, l1=0.0, l2=0.0, lr_power=-0.5):
     """Follow the regularised leader, proximal form: elements whose linear part is within l1 become zero."""

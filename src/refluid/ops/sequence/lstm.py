@@ -54,12 +54,7 @@ def lstm(
         factors = jnp.stack(peepholes) if peepholes else jnp.zeros((0, size), x.dtype)
         hidden, cells = kernel.lstm(x, is_reverse, rows, weight, factors, *start)
         return x.with_data(hidden), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size)
-    cell = partial(
-        _lstm_step,
-        gate=ACTIVATIONS[gate_activation],
-        act=ACTIVATIONS[cell_activation],
-        candidate=ACTIVATIONS[candidate_activation],
-    )
+    cell = partial(_lstm_step, **_activations(gate_activation, cell_activation, candidate_activation))
     order = BatchOrder.of(x, is_reverse)
     hidden, cells = recur(cell, order, (rows,), (weight,), peepholes, start)
     return x.with_data(hidden), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size)
@@ -94,9 +89,7 @@ def lstmp(
     size, projected = projection.shape
     cell = partial(
         _lstmp_step,
-        gate=ACTIVATIONS[gate_activation],
-        act=ACTIVATIONS[cell_activation],
-        candidate=ACTIVATIONS[candidate_activation],
+        **_activations(gate_activation, cell_activation, candidate_activation),
         # Real Fluid only checks whether there is a proj_activation, and then applies that of the cell.
         project=ACTIVATIONS["identity" if proj_activation == "identity" else cell_activation],
         cell_clip=cell_clip or 0.0,
@@ -107,6 +100,10 @@ def lstmp(
     order = BatchOrder.of(x, is_reverse)
     states, cells = recur(cell, order, (rows, None), (weight, projection), peepholes, start)
     return x.with_data(states), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size, size)
+
+
+def _activations(gate, cell, candidate):
+    return {"gate": ACTIVATIONS[gate], "act": ACTIVATIONS[cell], "candidate": ACTIVATIONS[candidate]}
 
 
 def _lstm_step(dot, peepholes, state, *, gate, act, candidate, cell_clip=0.0):

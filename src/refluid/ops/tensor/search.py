@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,21 +16,17 @@ from refluid.ops.core.row_wise import has_columns, not_along_rows
 from refluid.ops.core.static import integer
 
 
-def _index_of_extreme(find: Any, x: Any, axis: int, keepdims: bool, dtype: int) -> Any:
-    found = find(x, axis=int(axis), keepdims=keepdims)
-    return found.astype(jnp.int64 if dtype < 0 else numpy_dtype(dtype))
+def _register_place(type: str, find: Callable[..., Any], which: str) -> None:
+    @op(type, inputs="X", outputs="Out", grad=None, lod=None, row_wise=not_along_rows("axis"))
+    def rule(x, *, axis, keepdims=False, dtype=-1):
+        found = find(x, axis=int(axis), keepdims=keepdims)
+        return found.astype(jnp.int64 if dtype < 0 else numpy_dtype(dtype))
+
+    rule.__doc__ = f"Where x is {which} along ``axis``; the first place of several."
 
 
-@op("arg_max", inputs="X", outputs="Out", grad=None, lod=None, row_wise=not_along_rows("axis"))
-def arg_max(x, *, axis, keepdims=False, dtype=-1):
-    """Where x is largest along ``axis``; the first place of several."""
-    return _index_of_extreme(jnp.argmax, x, axis, keepdims, dtype)
-
-
-@op("arg_min", inputs="X", outputs="Out", grad=None, lod=None, row_wise=not_along_rows("axis"))
-def arg_min(x, *, axis, keepdims=False, dtype=-1):
-    """Where x is smallest along ``axis``; the first place of several."""
-    return _index_of_extreme(jnp.argmin, x, axis, keepdims, dtype)
+_register_place("arg_max", jnp.argmax, "largest")
+_register_place("arg_min", jnp.argmin, "smallest")
 
 
 @op("argsort", inputs="X", outputs="Out Indices", row_wise=not_along_rows("axis"))

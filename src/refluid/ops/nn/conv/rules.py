@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
@@ -65,18 +67,16 @@ def _with_bias(out, bias, data_format):
     return out if bias is None else as_given(channels_last(out, data_format) + bias.reshape(-1), data_format)
 
 
-@op(
-    "depthwise_conv2d",
+_conv2d = partial(
+    op,
     inputs="Input Filter Bias? ResidualData?",
     outputs="Output",
     row_wise=sequences_only_in("Input", "ResidualData"),
 )
-@op(
-    "conv2d",
-    inputs="Input Filter Bias? ResidualData?",
-    outputs="Output",
-    row_wise=sequences_only_in("Input", "ResidualData"),
-)
+
+
+@_conv2d("depthwise_conv2d")
+@_conv2d("conv2d")
 def conv2d(
     x,
     w,
