@@ -20,21 +20,13 @@ from refluid.errors import OpError, UnknownOpError
 from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
+from refluid.lowering import ragged
 from refluid.lowering.folding import foldable_operators, known_around
 from refluid.lowering.host_ops import HostOps
 from refluid.lowering.loops.arrays import ArrayForm, run_array_loop
 from refluid.lowering.loops.steps import run_step_loop
 from refluid.lowering.lowered import lowered
-from refluid.lowering.ragged import (
-    PaddingError,
-    as_sequences,
-    has_ragged,
-    masked_seed,
-    rows_of,
-    with_padded_gradients,
-    with_padding,
-    without_padding,
-)
+from refluid.lowering.ragged import PaddingError
 from refluid.ops.core.checks import Check, Requirement, collecting
 from refluid.ops.core.gradients import Pullback, forward_with_pullback
 from refluid.ops.core.noise import fold_in
@@ -197,7 +189,7 @@ def _alike(op: Operator, other: Operator) -> bool:
 def _run_together(ops: Sequence[Operator], env: Environment) -> list[Operator]:
     """Runs operators in one call where their op supports it; returns those that were run."""
     arguments = [_arguments(op, env) for op in ops]
-    if any(map(has_ragged, arguments)):
+    if any(map(ragged.has_ragged, arguments)):
         return []
     try:
         outputs = ops[0].definition.call_together(arguments, ops[0].attrs)
@@ -216,23 +208,23 @@ def _evaluate(
 ) -> dict[str, list[Any]]:
     arguments = _arguments(op, env)
     definition = op.definition
-    if not has_ragged(arguments):
+    if not ragged.has_ragged(arguments):
         return _call(op, definition, arguments, context, pullback, shared)
     if context.padded and not definition.takes_padding(op.attrs, arguments):
         if not HostOps(context.eager_loops).runs_on_host(op):
             raise PaddingError(op)
         # Values are known here, so padding can be removed and added again.
-        outputs = _call(op, definition, without_padding(arguments), context, pullback, shared)
-        return with_padding(arguments, outputs)
-    arguments = with_padded_gradients(arguments, op)
-    rows = arguments if definition.lod == "aware" else rows_of(arguments)
+        outputs = _call(op, definition, ragged.without_padding(arguments), context, pullback, shared)
+        return ragged.with_padding(arguments, outputs)
+    arguments = ragged.with_padded_gradients(arguments, op)
+    rows = arguments if definition.lod == "aware" else ragged.rows_of(arguments)
     try:
         outputs = _call(op, definition, rows, context, pullback, shared)
     except Exception as error:
         if not context.padded or isinstance(error, PaddingError):
             raise
         raise PaddingError(op, misfit=True) from error
-    return masked_seed(op, as_sequences(definition, arguments, outputs))
+    return ragged.masked_seed(op, ragged.as_sequences(definition, arguments, outputs))
 
 
 def _call(

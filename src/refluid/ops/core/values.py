@@ -176,3 +176,12 @@ def to_dense(value: Any) -> Any:
 def is_inexact(value: Any) -> bool:
     """Whether gradients can flow through ``value``."""
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.inexact)
+
+
+def as_ids(labels: Any) -> Any:
+    """``labels`` as integers, whatever width they have.
+
+    Scripts declare labels without a dtype, hence as float32, and feed int64. Real Fluid reads the fed dtype only; here
+    shapes are inferred from what is declared, so rules must take floats too.
+    """
+    return labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(jnp.int64)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from refluid.ops.core.checks import require_in_range
-from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.infer import ShapeDtype, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import sequences_only_in
 from refluid.ops.core.values import Ragged, SelectedRows, plain
@@ -91,10 +91,8 @@ def merge_selected_rows(x):
     return x.merged() if isinstance(x, SelectedRows) else x
 
 
-def _as_high_as_x(inputs: Described, attrs: dict[str, Any]) -> Described:
-    """How many rows there are is not known before running; Fluid announces all of X's height."""
-    (x,) = inputs["X"]
-    return {"Out": [ShapeDtype(x.shape, x.dtype)]}
+# How many rows there are is not known before running; Fluid announces all of X's height.
+_as_high_as_x = described_like("X", lambda x: ShapeDtype(x.shape, x.dtype))
 
 
 @op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None, infer=_as_high_as_x, slices="rows")

@@ -13,7 +13,7 @@ from jax.lax import stop_gradient
 
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
-from refluid.ops.nn.labels import as_ids
+from refluid.ops.core.values import as_ids
 
 
 @op(

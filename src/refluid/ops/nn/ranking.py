@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
-from refluid.ops.nn.labels import as_ids
+from refluid.ops.core.values import as_ids
 
 
 @op("rank_loss", inputs="Label Left Right", outputs="Out", differentiable="Left Right", lod=None, row_wise=True)

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from refluid.ops.core import noise
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
-from refluid.ops.core.values import SelectedRows
-from refluid.ops.nn.labels import as_ids
+from refluid.ops.core.values import SelectedRows, as_ids
 
 _UNIFORM, _LOG_UNIFORM, _CUSTOM = 0, 1, 2
 _LARGE = 1e20

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import has_columns, not_along_rows
-from refluid.ops.nn.labels import as_ids
+from refluid.ops.core.values import as_ids
 
 # Fluid never lets exp() see less than this, so no probability is ever exactly zero.
 _LOWEST_SHIFTED_LOGIT = -64.0

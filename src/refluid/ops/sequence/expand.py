@@ -8,15 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 
 from refluid.ops.core.checks import require, require_in_range
-from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.infer import Described, ShapeDtype, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, last_at_most, plain
 from refluid.ops.sequence.packing import count_of, inner_level, pick_pieces, require_sequences, require_single_level
 
-
-def _infer_expand(inputs: Described, attrs: dict[str, Any]) -> Described:
-    x = inputs["X"][0]
-    return {"Out": [ShapeDtype((-1, *x.shape[1:]), x.dtype, lod_level=x.lod_level)]}
+_infer_expand = described_like("X", lambda x: x._replace(shape=(-1, *x.shape[1:])))
 
 
 @op("sequence_expand", inputs="X Y", outputs="Out", differentiable="X", lod="aware", infer=_infer_expand)
@@ -60,9 +57,7 @@ def _require_alike(given: Any, wanted: Any, what: str = "sequences") -> None:
     require(given == wanted, f"X must have as many {what} as Y has sequences")
 
 
-def _infer_expand_as(inputs: Described, attrs: dict[str, Any]) -> Described:
-    x = inputs["X"][0]
-    return {"Out": [ShapeDtype((-1, *x.shape[1:]), x.dtype, lod_level=1)]}
+_infer_expand_as = described_like("X", lambda x: ShapeDtype((-1, *x.shape[1:]), x.dtype, lod_level=1))
 
 
 @op("sequence_expand_as", inputs="X Y", outputs="Out", differentiable="X", lod="aware", infer=_infer_expand_as)

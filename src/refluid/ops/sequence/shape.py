@@ -9,7 +9,7 @@ import numpy as np
 
 from refluid.ops.core.checks import require, require_in_range
 from refluid.ops.core.dtypes import numpy_dtype
-from refluid.ops.core.infer import Described, ShapeDtype
+from refluid.ops.core.infer import Described, ShapeDtype, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.packing import (
@@ -90,9 +90,7 @@ def sequence_unpad(x, length):
     return Ragged(rows, (*outer, offsets), longest, hidden=len(outer))
 
 
-def _infer_slice(inputs: Described, attrs: dict[str, Any]) -> Described:
-    x = inputs["X"][0]
-    return {"Out": [x._replace(shape=(-1, *x.shape[1:]))]}
+_infer_slice = described_like("X", lambda x: x._replace(shape=(-1, *x.shape[1:])))
 
 
 @op("sequence_slice", inputs="X Offset Length", outputs="Out", differentiable="X", lod="aware", infer=_infer_slice)
