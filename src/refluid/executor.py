@@ -108,7 +108,9 @@ class Executor:
         names, values = read_feed(program, feed, self._target, self.buckets, exact) if feed else ((), [])
         fetches = fetch_names(fetch_list) if fetch_list is not None else ()
         loops = self._eager_loops.get(program, _NONE)
-        key = StepKey(program._version, names, signature(values), fetches, self.place, self._eager, not exact, loops)
+        key = StepKey(
+            program._version, names, signature(values), fetches, self._target.device, self._eager, not exact, loops
+        )
         # Programs keep their widths whatever the user's own JAX is set to.
         with jax.enable_x64(True), profiling.record("executor.run"):
             try:
@@ -167,7 +169,7 @@ class Executor:
                 block,
                 key.feeds,
                 key.fetches,
-                key.place,
+                self.place,
                 eager=key.eager,
                 padded=key.padded,
                 eager_loops=key.eager_loops,

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from refluid import backend
+from refluid.backend import Device
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
 from refluid.lowering.compiled_piece import CompiledPiece, PieceFunction
@@ -42,7 +43,7 @@ class StepKey(NamedTuple):
     feeds: tuple[str, ...]
     signature: tuple[Any, ...]  # shapes and dtypes of the feeds
     fetches: tuple[str, ...]
-    place: Place
+    device: Device
     eager: bool
     padded: bool
     eager_loops: frozenset[int]  # loops that cannot be compiled, by the index of their block
