@@ -107,9 +107,9 @@ def shard():
     scope, place = fluid.Scope(), CPUPlace(2)
     Executor(place).run(startup, scope=scope)
     server = Shard(main.global_block().ops[-1], scope, place)
-    before = server.read(["fc_0.w_0"])[0].copy()
+    before = server.read(["fc_0.w_0"])["fc_0.w_0"].copy()
     server.update([{"fc_0.w_0@GRAD": np.ones((8, 1), "float32")}])
-    assert np.allclose(before - server.read(["fc_0.w_0"])[0], 0.1)
+    assert np.allclose(before - server.read(["fc_0.w_0"])["fc_0.w_0"], 0.1)
     return held(scope)
 
 
