@@ -6,13 +6,12 @@ further sum may read it, the parts of all servers are added up: that is server_s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from refluid.ir import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR, Block, Operator, Program, Variable, VarType
-from refluid.transpiler.parts import Parts, take_apart
+from refluid.ir import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR, Operator, Program, Variable, VarType
+from refluid.transpiler.parts import Parts, is_number, take_apart
 from refluid.transpiler.placement import Placement
 
 
@@ -64,7 +63,7 @@ def _totals(parts: Parts, placement: Placement) -> set[str]:
         owners = {owner for owner in map(parts.owner, names | written) if owner is not None}
         holding = {endpoint for owner in owners for endpoint in placement.of(owner).endpoints}
         if len(owners) > 1 and len(holding) > 1:
-            if op.type != "sum" or not all(_is_number(op.block, name) for name in names):
+            if op.type != "sum" or not all(is_number(op.block, name) for name in names):
                 raise op.error(
                     "it combines gradients of several parameters that live on different servers",
                     hint="only sums of scalars, as in GradientClipByGlobalNorm, can be computed across servers",
@@ -87,10 +86,6 @@ def _names_with_rows(parts: Parts, placement: Placement) -> set[str]:
             kept = (update.param.name, update.grad, *update.states)
             names |= {name for name in kept if block.var(name).shape[:1] == (rows,)}
     return names
-
-
-def _is_number(block: Block, name: str) -> bool:
-    return math.prod(block.var(name).shape) == 1
 
 
 def _early(parts: Parts, totals: Collection[str]) -> list[Operator]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from refluid.ir import Block
+from refluid.ir.modes import TRAINER_ID
 from refluid.transpiler.slice_copies import Held, SliceCopier
-
-TRAINER_ID = "@TRAINER_ID@"  # the trainer that computed the gradient
 
 
 def compensate(copier: SliceCopier, held: Held, block: Block, trainers: int) -> None:

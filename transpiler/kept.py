@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import cycle
 
 from refluid.ir import Parameter, Program, Variable
 from refluid.ir.slices import Slice
@@ -18,7 +19,10 @@ from refluid.transpiler.placement import Placed
 def place_kept(program: Program, startup: Program, parts: Parts, endpoints: Sequence[str]) -> tuple[Placed, ...]:
     """The variables whose initial values trainers share, and the server of each; the largest are placed first."""
     found = sorted(_kept(program, startup, parts), key=lambda variable: (-math.prod(variable.shape), variable.name))
-    return tuple(_place(variable, endpoints[i % len(endpoints)]) for i, variable in enumerate(found))
+    return tuple(
+        Placed(v.name, (Slice(v.name, v.name, 0, v.shape[0], tuple(v.shape), endpoint),), v.dtype)
+        for v, endpoint in zip(found, cycle(endpoints), strict=False)
+    )
 
 
 def _kept(program: Program, startup: Program, parts: Parts) -> list[Variable]:
@@ -39,8 +43,3 @@ def _may_differ(variable: Variable, flow: Flow) -> bool:
         return False
     makers = flow.behind({variable.name})
     return isinstance(variable, Parameter) or any(i.definition.random for op in makers for i in op.within())
-
-
-def _place(variable: Variable, endpoint: str) -> Placed:
-    whole = Slice(variable.name, variable.name, 0, variable.shape[0], tuple(variable.shape), endpoint)
-    return Placed(variable.name, (whole,), variable.dtype)

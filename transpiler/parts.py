@@ -208,15 +208,16 @@ def _share_out(
 
 def _is_sliceable(ops: Sequence[Operator], owners: Mapping[str, str], param: Variable) -> bool:
     block = param.block
-
-    def is_number(name: str) -> bool:
-        return math.prod(block.var(name).shape) == 1
-
     for op in ops:
         if op.definition.slices not in ("rows", "sum", "norm"):
             return False
-        if op.definition.slices == "sum" and not all(map(is_number, op.output_arg_names)):
+        if op.definition.slices == "sum" and not all(is_number(block, name) for name in op.output_arg_names):
             return False
-        if not all(owners.get(name) == param.name or is_number(name) for name in op.input_arg_names):
+        if not all(owners.get(name) == param.name or is_number(block, name) for name in op.input_arg_names):
             return False
     return True
+
+
+def is_number(block: Block, name: str) -> bool:
+    """Whether a variable has one element."""
+    return math.prod(block.var(name).shape) == 1

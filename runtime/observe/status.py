@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import grpc
@@ -52,11 +53,8 @@ def _request(connection: Connection) -> Status | None:
 
 def show_once(endpoints: Sequence[str], *, as_json: bool) -> int:
     """Prints the status of servers; returns 1 if one of them does not reply."""
-    watcher = Watcher(endpoints)
-    try:
+    with closing(Watcher(endpoints)) as watcher:
         found = watcher.request()
-    finally:
-        watcher.close()
     print(json.dumps(found) if as_json else as_text(tables(found, dict.fromkeys(found), 1.0)), flush=True)
     return int(None in found.values())
 

@@ -8,7 +8,7 @@ from refluid.runtime.server.shard import Shard
 from refluid.runtime.transport import wire
 
 
-def check_join(request: Any, *, endpoint: str, mode: str, trainers: int, shard: Shard) -> None:
+def check_join(request: Any, endpoint: str, mode: str, trainers: int, shard: Shard) -> None:
     """Compares a JoinRequest with the server's own configuration.
 
     Raises:
@@ -25,10 +25,9 @@ def check_join(request: Any, *, endpoint: str, mode: str, trainers: int, shard: 
             raise ValueError(f"trainer {trainer} {text.format(theirs, ours)}. Do both run the same script?")
     if not 0 <= trainer < trainers:
         raise ValueError(f"there is no trainer {trainer} in a job of {trainers} trainers, numbered from 0")
-    for tensor in request.pushes:
-        _check_tensor(trainer, "pushes", tensor, shard)
-    for tensor in request.pulls:
-        _check_tensor(trainer, "pulls", tensor, shard)
+    for verb, tensors in (("pushes", request.pushes), ("pulls", request.pulls)):
+        for tensor in tensors:
+            _check_tensor(trainer, verb, tensor, shard)
 
 
 def _check_tensor(trainer: int, verb: str, tensor: Any, shard: Shard) -> None:

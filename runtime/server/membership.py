@@ -7,7 +7,7 @@ than two heartbeats; otherwise it is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 TAKEOVER_AFTER = 11.0  # seconds of silence; trainers send a heartbeat every 5
@@ -45,17 +45,13 @@ class Admission(Enum):
     UNDECIDED = "undecided"  # another process holds the id; its next heartbeat decides
 
 
-@dataclass
 class Membership:
     """All trainers of a job."""
 
-    trainers: int
-    started: float
-    members: dict[int, Member] = field(default_factory=dict)
-    last_left: float | None = None
-
-    def __post_init__(self) -> None:
-        self.members = {trainer: Member() for trainer in range(self.trainers)}
+    def __init__(self, trainers: int, started: float) -> None:
+        self.trainers, self.started = trainers, started
+        self.members = {trainer: Member() for trainer in range(trainers)}
+        self.last_left: float | None = None
 
     def decide(self, attempt: JoinAttempt, now: float) -> Admission:
         """Whether a process may join, as far as is known at time ``now``."""

@@ -128,13 +128,7 @@ class Server:
 
     def _join(self, message: bytes) -> Buffers:
         request = wire.decode(pb.JoinRequest, message)
-        check_join(
-            request,
-            endpoint=self.endpoint,
-            mode=self.mode.name.lower(),
-            trainers=self.trainers,
-            shard=self._exchange.shard,
-        )
+        check_join(request, self.endpoint, self.mode.name.lower(), self.trainers, self._exchange.shard)
         caller = request.caller
         attempt = JoinAttempt(caller.trainer, caller.incarnation, request.host, time.monotonic())
         while True:

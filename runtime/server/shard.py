@@ -6,7 +6,7 @@ is one call. The operators are those that would have run on a trainer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +14,7 @@ import numpy as np
 
 from refluid.files.variables import save_variables
 from refluid.ir.block import Block
+from refluid.ir.modes import TRAINER_ID
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.slices import SLICES, Slice
@@ -25,8 +26,6 @@ from refluid.lowering.step import CompiledStep, Step
 from refluid.ops.core.values import SelectedRows
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
-
-TRAINER_ID = "@TRAINER_ID@"  # dc_asgd: selects a trainer's own copy of the parameters
 
 
 class Shard:
@@ -81,6 +80,9 @@ class Shard:
             raise ValueError(
                 f"cannot write {value.dtype}{list(value.shape)} to {name}, which is {held.dtype}{list(held.shape)}"
             )
+        self._put(name, value)
+
+    def _put(self, name: str, value: Any) -> None:
         self._scope.var(name).get_tensor().value = jax.device_put(np.array(value), self._place.device())
 
     def _held(self, name: str) -> Any:
@@ -142,9 +144,12 @@ class Shard:
                 feeds.append((plain, trainer))
         state = set(reads) - set(names)
         held = {Slice.parse(text).name for text in self.slices}  # a learning rate is written and saved, but not read
+        return _Update(self._compile(main, names, state | held), feeds, state)
+
+    def _compile(self, main: Block, feeds: Sequence[str], state: Set[str]) -> Step:
         for variable in main.vars.values():
-            variable.persistable = variable.name in state | held
-        return _Update(CompiledStep(main, names, (), self._place).bind(self._scope), feeds, state)
+            variable.persistable = variable.name in state
+        return CompiledStep(main, feeds, (), self._place).bind(self._scope)
 
     def _advance_schedule(self, update: _Update) -> None:
         if self._lr_block is None:
@@ -152,18 +157,14 @@ class Shard:
         if self._schedule is None:
             main = _as_one_block(self._program, [self._lr_block])
             reads, _ = reads_and_writes(main.ops)
-            for variable in main.vars.values():
-                variable.persistable = variable.name in update.state or variable.name in reads
-            self._schedule = CompiledStep(main, (), (), self._place).bind(self._scope)
+            self._schedule = self._compile(main, (), update.state | set(reads))
         with jax.enable_x64(True):
             self._schedule(())
 
     def remember_pulled(self, trainer: int) -> None:
         """dc_asgd: keeps the parameters as this trainer has just received them."""
         for parameter, copies in self._copies.items():
-            self._scope.var(copies[trainer]).get_tensor().value = jax.device_put(
-                np.array(self._held(parameter)), self._place.device()
-            )
+            self._put(copies[trainer], self._held(parameter))
 
     def save(self, folder: str) -> None:
         """Writes every variable of this server to a file of its own in a folder."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 DELTA = ".delta"  # GEO: a server receives the deltas of the slice "w" in the variable "w.delta"
+TRAINER_ID = "@TRAINER_ID@"  # dc_asgd: the trainer that computed a gradient, which selects its copy of the parameters
 
 
 class Mode(IntEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from typing import Any
 
 import numpy as np
@@ -42,8 +41,7 @@ class FleetUtil:
     def rank0_print(self, s: str) -> None:
         """Prints on the first worker only."""
         if self._fleet.worker_index() == 0 and self._fleet.is_worker():
-            print(s)
-            sys.stdout.flush()
+            print(s, flush=True)
 
     def rank0_info(self, s: str) -> None:
         """Logs on the first worker only."""
