@@ -18,8 +18,8 @@ from refluid import flags
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.log import Log
-from refluid.runtime.server.admission import check_join
 from refluid.runtime.server.barriers import Barriers
+from refluid.runtime.server.compatibility import check_join
 from refluid.runtime.server.exchange import Buffers, ExchangeHandler
 from refluid.runtime.server.membership import Admission, JoinAttempt, Membership
 from refluid.runtime.server.peers import Peers, ServerConnection
