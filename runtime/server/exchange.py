@@ -162,9 +162,10 @@ class ExchangeHandler:
         try:
             self.shard.update(pushes, trainer=trainer, schedule_steps=schedule_steps)
         except Exception as error:
-            # The pushes are used up, so the trainers that wait for this update would wait forever.
-            self._failure = f"update {self.rounds.round + 1} failed: {type(error).__name__}: {error}"
-            self._changed.notify_all()
+            self.rounds.discard()
+            if self.rounds.waits:  # the other trainers of the round would wait forever
+                self._failure = f"update {self.rounds.round + 1} failed: {type(error).__name__}: {error}"
+                self._changed.notify_all()
             raise
         finally:
             updating.reset(token)

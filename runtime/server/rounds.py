@@ -45,6 +45,10 @@ class Rounds:
         self._pushed.clear()
         self.round += 1
 
+    def discard(self) -> None:
+        """Forgets the pushes of an update that failed."""
+        self._pushed.clear()
+
     def counted(self, trainer: int) -> int:
         """The sequence number of the trainer's last push that was applied."""
         return self._applied.get(trainer, 0)

@@ -250,6 +250,21 @@ def test_rows_outside_a_table_are_refused():
     assert json.loads(trainer.tell("Status", pb.Text).text)["refused"] == 1
 
 
+def test_an_async_update_that_fails_concerns_only_the_trainer_that_pushed(monkeypatch):
+    held = one_server(trainers=2, sync_mode=False)
+    trainers = [Trainer(held, number) for number in range(2)]
+    for trainer in trainers:
+        trainer.join()
+    with monkeypatch.context() as broken:
+        broken.setattr(held._exchange.shard, "update", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            trainers[0].push(gradients(held))
+    trainers[1].push(gradients(held))
+    assert held.round == 1
+    for trainer in trainers:
+        trainer.tell("Leave")
+
+
 def test_an_update_that_fails_is_reported_to_every_trainer_of_its_round(monkeypatch):
     held = one_server(trainers=2)
     trainers = [Trainer(held, number) for number in range(2)]
