@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import sys
 import threading
 import time
 import warnings
@@ -19,6 +18,7 @@ import jax
 
 from refluid.errors import RecompileWarning
 from refluid.ir.program import Program
+from refluid.log import Log
 
 if TYPE_CHECKING:
     from refluid.lowering.step import StepKey
@@ -67,15 +67,14 @@ def announced(program: Program, cause: str | None, communicates: bool) -> Iterat
         # Seven frames up is the caller of Executor.run.
         warnings.warn(f"the program is compiled again: {cause}", RecompileWarning, stacklevel=7)
     ops = sum(len(block.ops) for block in program.blocks)
-    said = threading.Event()
+    log, reported = Log("compiler"), threading.Event()
 
-    def say():
-        said.set()
+    def report():
+        reported.set()
         waiting = ", or waiting for other processes" if communicates else ""
-        text = f"refluid: compiling a program of {ops} ops, once for these shapes{waiting} ..."
-        print(text, file=sys.stderr, flush=True)
+        log.info(f"compiling a program, once for these shapes{waiting} ...", ops=ops)
 
-    timer = threading.Timer(ANNOUNCE_AFTER, say)
+    timer = threading.Timer(ANNOUNCE_AFTER, report)
     timer.daemon = True
     timer.start()
     started = time.perf_counter()
@@ -84,9 +83,8 @@ def announced(program: Program, cause: str | None, communicates: bool) -> Iterat
     finally:
         timer.cancel()
         timer.join()
-        if said.is_set():
-            done = "done after" if communicates else "compiled in"
-            print(f"refluid: {done} {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+        if reported.is_set():
+            log.info("done" if communicates else "compiled", seconds=round(time.perf_counter() - started, 1))
 
 
 def why_again(before: Sequence[StepKey], key: StepKey) -> str | None:
