@@ -1,1 +1,1 @@
-"""Ops of networks: convolution, normalization, embeddings, losses, images, metrics."""
+"""Neural network ops: convolution, normalization, embeddings, losses, images, metrics."""

@@ -1,6 +1,6 @@
-"""Activations and other functions of one tensor, element by element.
+"""Activations and other elementwise functions of one tensor.
 
-At kinks the gradient is the one Fluid takes, which is why many are written with `jnp.where` on a strict comparison.
+At kinks the gradients match Fluid's, which is why many rules use `jnp.where` with a strict comparison.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ unary = partial(op, inputs="X", outputs="Out", row_wise=True)
 
 
 def _through_floats(function):
-    """``function`` for integers too: computed in float64 and cut, like a C++ conversion."""
+    """Extends ``function`` to integers: computes in float64 and truncates, like a C++ conversion."""
 
     def convert(x):
         if jnp.issubdtype(x.dtype, jnp.integer):
@@ -32,7 +32,7 @@ def _through_floats(function):
 
 
 def _below_zero(x):
-    """x where it is not positive, so that exp does not overflow in a branch not taken; the gradient at 0 is 1."""
+    """min(x, 0), so that exp does not overflow in the branch not taken; the gradient at 0 is 1."""
     return jnp.where(x > 0, 0, x)
 
 
@@ -71,56 +71,56 @@ elementwise_ops(
 
 @unary("brelu")
 def brelu(x, *, t_min=0.0, t_max=24.0):
-    """x cut to [t_min, t_max]."""
+    """x clipped to [t_min, t_max]."""
     return clamp(x, t_min, t_max)
 
 
 @unary("elu")
 def elu(x, *, alpha=1.0):
-    """x above 0, alpha * (exp(x) - 1) below and at 0."""
+    """x where x > 0, else alpha * (exp(x) - 1)."""
     return jnp.where(x > 0, x, alpha * jnp.expm1(_below_zero(x)))
 
 
 @unary("gelu")
 def gelu(x, *, approximate=False):
-    """x times the normal distribution function at x, or its tanh approximation."""
+    """x * Phi(x), where Phi is the standard normal CDF, or its tanh approximation."""
     return jax.nn.gelu(x, approximate=approximate)
 
 
 @unary("hard_shrink")
 def hard_shrink(x, *, threshold=0.5):
-    """x outside [-threshold, threshold], 0 inside."""
+    """x where |x| > threshold, else 0."""
     return jnp.where(jnp.abs(x) > threshold, x, 0)
 
 
 @unary("hard_sigmoid")
 def hard_sigmoid(x, *, slope=0.2, offset=0.5):
-    """slope * x + offset, cut to [0, 1]."""
+    """slope * x + offset, clipped to [0, 1]."""
     return clamp(slope * x + offset, 0, 1)
 
 
 @unary("hard_swish")
 def hard_swish(x, *, threshold=6.0, scale=6.0, offset=3.0):
-    """x * (x + offset cut to [0, threshold]) / scale."""
+    """x * clip(x + offset, 0, threshold) / scale."""
     return x * jnp.clip(x + offset, 0, threshold) / scale
 
 
 @op("hard_swish_grad", inputs="X Out@GRAD", outputs="X@GRAD", grad=None, row_wise=True)
 def hard_swish_grad(x, grad, *, threshold=6.0, scale=6.0, offset=3.0):
-    """Fluid's gradient, which above the threshold is 1 even where threshold / scale is not."""
+    """Fluid's gradient: above the threshold it is 1 even if threshold / scale is not."""
     inside = jnp.where(x + offset > 0, (2 * x + offset) / scale, 0)
     return grad * jnp.where(x + offset < threshold, inside, 1)
 
 
 @unary("leaky_relu")
 def leaky_relu(x, *, alpha=0.02):
-    """The larger of x and alpha * x."""
+    """max(x, alpha * x)."""
     return jnp.where(x > alpha * x, x, alpha * x)
 
 
 @unary("maxout", lod=None, row_wise=not_along_rows("axis", 1))
 def maxout(x, *, groups, axis=1):
-    """The largest of each ``groups`` neighbouring channels; at a tie the first one receives the gradient."""
+    """The maximum of each ``groups`` adjacent channels; at a tie the first one gets the gradient."""
     axis %= x.ndim
     channels = x.shape[axis]
     if channels % groups:
@@ -146,7 +146,7 @@ def pow(x, factor_tensor=None, *, factor=1.0):
 
 @op("prelu", inputs="X Alpha", outputs="Out", row_wise=True)
 def prelu(x, alpha, *, mode="all"):
-    """x above 0, alpha * x below and at 0; one alpha for all, for each channel, or for each element of a row."""
+    """x where x > 0, else alpha * x; one alpha for all, per channel, or per element of a row."""
     shapes = {"all": (), "channel": (1, *x.shape[1:2], *(1 for _ in x.shape[2:])), "element": (1, *x.shape[1:])}
     if mode not in shapes:
         raise ValueError(f"mode must be 'all', 'channel' or 'element', not {mode!r}")
@@ -155,25 +155,25 @@ def prelu(x, alpha, *, mode="all"):
 
 @unary("relu6")
 def relu6(x, *, threshold=6.0):
-    """x cut to [0, threshold]."""
+    """x clipped to [0, threshold]."""
     return clamp(x, 0, threshold)
 
 
 @unary("selu")
 def selu(x, *, scale=1.0507009873554805, alpha=1.6732632423543772):
-    """scale * x above 0, scale * alpha * (exp(x) - 1) below and at 0."""
+    """scale * x where x > 0, else scale * alpha * (exp(x) - 1)."""
     return scale * jnp.where(x > 0, x, alpha * jnp.expm1(_below_zero(x)))
 
 
 @unary("soft_relu")
 def soft_relu(x, *, threshold=40.0):
-    """log(1 + exp(x)), with x cut to [-threshold, threshold]."""
+    """log(1 + exp(x)), with x clipped to [-threshold, threshold]."""
     return jax.nn.softplus(jnp.clip(x, -threshold, threshold))
 
 
 @op("soft_relu_grad", inputs="Out Out@GRAD", outputs="X@GRAD", grad=None, row_wise=True)
 def soft_relu_grad(out, grad, *, threshold=40.0):
-    """Fluid's gradient, which compares the result with the threshold rather than x."""
+    """Fluid's gradient, which compares out, not x, with the threshold."""
     return jnp.where((out > -threshold) & (out < threshold), grad * -jnp.expm1(-out), 0)
 
 
@@ -191,15 +191,15 @@ def swish(x, *, beta=1.0):
 
 @unary("thresholded_relu")
 def thresholded_relu(x, *, threshold=1.0):
-    """x above the threshold, else 0."""
+    """x where x > threshold, else 0."""
     return jnp.where(x > threshold, x, 0)
 
 
 def softshrink(x: Any, **attrs: float) -> Any:
-    """x drawn towards 0 by ``lambda``, and 0 where it is not further away."""
+    """x moved towards 0 by ``lambda``; 0 where |x| <= ``lambda``."""
     distance = attrs.get("lambda", 0.5)
     return jnp.where(x > distance, x - distance, jnp.where(x < -distance, x + distance, 0))
 
 
-# Its attribute is a Python keyword, so the schema can't be read off a parameter.
+# The attribute name is a Python keyword, so the schema can't be derived from the signature.
 add(OpDef("softshrink", softshrink, (Slot("X"),), (Slot("Out"),), attrs={"lambda": 0.5}, row_wise=True))

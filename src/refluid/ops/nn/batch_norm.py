@@ -1,8 +1,7 @@
 """batch_norm and its gradient.
 
-The array is seen as (outer, channels, inner), inner being 1 where channels come last. Sums go over inner first and then
-over outer, which XLA's CPU code vectorises; the gradient is written out because the derived one makes five passes where
-two are enough.
+Arrays are viewed as (outer, channels, inner); inner is 1 if channels come last. Sums reduce inner first, then outer,
+which XLA vectorises on CPU. The gradient is written out because autodiff makes five passes where two are enough.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def batch_norm(
     trainable_statistics=False,
     data_layout="NCHW",
 ):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias for each channel; SavedVariance is 1 / sqrt(...)."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias per channel; SavedVariance is 1 / sqrt(...)."""
     view = _by_channel(plain(x), data_layout)
     if _uses_moving_averages(is_test, use_global_stats, trainable_statistics):
         y = _normalise(view, scale, bias, mean, lax.rsqrt(variance + epsilon))
@@ -70,7 +69,7 @@ def batch_norm_grad(
     trainable_statistics=False,
     data_layout="NCHW",
 ):
-    """Gradients for x, scale and bias from the saved statistics, or from the moving averages where those were used."""
+    """Gradients of x, scale and bias from the saved statistics, or from the moving averages if those were used."""
     constant = _uses_moving_averages(is_test, use_global_stats, trainable_statistics)
     center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
     view, incoming = _by_channel(plain(x), data_layout), _by_channel(plain(y_grad), data_layout)
@@ -87,7 +86,7 @@ def batch_norm_grad(
 
 
 def _counted(x: Any, view: Any) -> tuple[Any, Any]:
-    """Which rows of the view count (None: all) and how many elements of a channel they hold."""
+    """The mask of real rows of the view (None: all are real) and the number of elements they hold per channel."""
     everything = view.size // view.shape[1]
     if not isinstance(x, Ragged):
         return None, everything
@@ -97,7 +96,7 @@ def _counted(x: Any, view: Any) -> tuple[Any, Any]:
 
 
 def _like(x: Any, values: Any) -> Any:
-    """``values`` in the shape and dtype of x, and sequences if x are."""
+    """``values`` with the shape and dtype of x; ragged if x is."""
     values = values.reshape(x.shape).astype(x.dtype)
     return x.with_data(values) if isinstance(x, Ragged) else values
 
@@ -107,7 +106,7 @@ def _uses_moving_averages(is_test: bool, use_global_stats: bool, trainable_stati
 
 
 def _by_channel(x: Any, data_layout: str) -> Any:
-    """x as (outer, channels, inner), in float32 at least."""
+    """x as (outer, channels, inner), in at least float32."""
     if data_layout not in ("NCHW", "NHWC", "AnyLayout"):
         raise ValueError(f"data_layout must be NCHW or NHWC, not {data_layout}")
     if x.ndim < 2:

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
 
-_ABSENT = 1e-7  # a slot whose first number, its show count, is smaller was not in the sample
+_ABSENT = 1e-7  # a slot is absent from a sample if its first number, the show count, is smaller
 
 
 @op("data_norm", inputs="X BatchSize BatchSum BatchSquareSum scale_w? bias?", outputs="Y Means Scales")
 def data_norm(x, size, total, squares, scale_w=None, bias=None, *, slot_dim=-1, enable_scale_and_shift=False):
-    """(x - total / size) * sqrt(size / squares); a slot that is absent from a sample gives zeros."""
+    """(x - total / size) * sqrt(size / squares); slots absent from a sample give zeros."""
     means, scales = total / size, jnp.sqrt(size / squares)
     y = (x - means) * scales
     if enable_scale_and_shift:
@@ -68,7 +68,7 @@ def data_norm_grad(
 
 
 def _present(x: Any, slot_dim: int) -> Any:
-    """For each number of x, whether the sample has its slot."""
+    """Whether each element of x lies in a slot that its sample has."""
     samples, width = x.shape
     if width % slot_dim:
         raise ValueError(f"slot_dim={slot_dim} does not divide the {width} columns of X")

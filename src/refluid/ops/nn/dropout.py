@@ -1,4 +1,4 @@
-"""dropout and its gradient, which repeats the mask of the forward op."""
+"""dropout and its gradient, which reuses the forward op's mask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from refluid.ops.core.registry import op
 
 @op("dropout", inputs="X Seed?", outputs="Out Mask", random=True, row_wise=True)
 def dropout(x, seed=None, *, dropout_prob=0.5, is_test=False, dropout_implementation="downgrade_in_infer", key):
-    """x with elements set to zero at random. Mask is 1 where x was kept; there is none in a test."""
+    """x with elements zeroed at random. Mask is 1 where x was kept; there is none if ``is_test``."""
     upscales = _upscales(dropout_implementation)
     if not 0.0 <= dropout_prob <= 1.0:
         raise ValueError(f"dropout_prob must be between 0 and 1, not {dropout_prob}")
@@ -47,5 +47,5 @@ def _kept(values: Any, keep: Any, dropout_prob: float, upscales: bool) -> Any:
 
 
 def _without_mask(values: Any, dropout_prob: float, upscales: bool) -> Any:
-    """In a test every element counts with its probability, unless training has scaled up already."""
+    """At test time, values are scaled by the keep probability, unless training already scaled them up."""
     return values if upscales else values * (1.0 - dropout_prob)

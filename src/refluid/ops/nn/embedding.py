@@ -1,4 +1,4 @@
-"""Embedding tables: looking rows up, their dense or sparse gradients, and the ops on SelectedRows themselves."""
+"""Embedding lookups, their dense or sparse gradients, and ops on SelectedRows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _sparse_table(attrs: dict[str, Any]) -> set[str]:
 
 @op("lookup_table", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
 def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
-    """Rows of w by ids of shape [..., 1]; ``padding_idx`` gives zeros."""
+    """w[ids] for ids of shape [..., 1]; ``padding_idx`` gives zeros."""
     if ids.shape[-1:] != (1,):
         raise ValueError("the last dim of Ids must be 1; lookup_table_v2 (fluid.embedding) takes ids of any shape")
     return _look_up(ids, w, padding_idx).reshape(*ids.shape[:-1], *w.shape[1:])
@@ -30,7 +30,7 @@ def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
 
 @op("lookup_table_v2", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
 def lookup_table_v2(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
-    """Rows of w by ids of any shape; ``padding_idx`` gives zeros."""
+    """w[ids] for ids of any shape; ``padding_idx`` gives zeros."""
     return _look_up(ids, w, padding_idx)
 
 
@@ -54,9 +54,9 @@ _LOOKUP_GRAD: dict[str, Any] = {
 @op("lookup_table_grad", **_LOOKUP_GRAD)
 @op("lookup_table_v2_grad", **_LOOKUP_GRAD)
 def lookup_table_grad(ids, w, out_grad, *, padding_idx=_NO_PADDING, is_sparse=False, height=0):
-    """dout at the rows that were looked up: SelectedRows with a row for every id, or all of w's rows.
+    """dout at the rows looked up: SelectedRows with one row per id, or a dense gradient of w.
 
-    Only the dense form leaves out ``padding_idx``, in Fluid too. ``height`` says how many rows a table on servers has.
+    Only the dense form skips ``padding_idx``, as in Fluid. ``height`` is the number of rows of a table on servers.
     """
     height = height if w is None else w.shape[0]
     out_grad = plain(out_grad)
@@ -70,7 +70,7 @@ def lookup_table_grad(ids, w, out_grad, *, padding_idx=_NO_PADDING, is_sparse=Fa
 
 
 def _real_ids(ids, height):
-    """The ids, with "no row" for those of padding: an optimizer must not count a row as touched because of them."""
+    """The ids, with ``height`` (no row) for padding, so that optimizers do not count its rows as touched."""
     if not isinstance(ids, Ragged):
         return ids
     return ids.masked(height)
@@ -78,7 +78,7 @@ def _real_ids(ids, height):
 
 @op("lookup_table_dequant", inputs="Ids W", outputs="Out", grad=None, row_wise=sequences_only_in("Ids"))
 def lookup_table_dequant(ids, w, *, padding_idx=_NO_PADDING):
-    """Rows of bytes, four packed in a float, scaled between the row's smallest and largest value in front of them."""
+    """min + (max - min) / 256 * q for rows of a min, a max and bytes q, packed four to a float."""
     found = lookup_table(ids, w, padding_idx=padding_idx)
     smallest, largest, packed = found[..., 0:1], found[..., 1:2], found[..., 2:]
     quantised = jax.lax.bitcast_convert_type(packed, jnp.uint8).reshape(*packed.shape[:-1], -1)
@@ -87,23 +87,23 @@ def lookup_table_dequant(ids, w, *, padding_idx=_NO_PADDING):
 
 @op("merge_selected_rows", inputs="X", outputs="Out", grad=None, sparse_outputs=lambda attrs: {"Out"}, slices="rows")
 def merge_selected_rows(x):
-    """Each row once, in order. Places that become free hold no row and zeros: shapes must not depend on values."""
+    """x with each row once, in order. Freed entries hold no row and zeros, as shapes must not depend on values."""
     return x.merged() if isinstance(x, SelectedRows) else x
 
 
-# How many rows there are is not known before running; Fluid announces all of X's height.
+# The number of rows is unknown before the run; Fluid infers X's full height.
 _as_high_as_x = described_like("X", lambda x: ShapeDtype(x.shape, x.dtype))
 
 
 @op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None, infer=_as_high_as_x, slices="rows")
 def get_tensor_from_selected_rows(x):
-    """The values of the rows there are, as a tensor."""
+    """The values of the stored rows, as a tensor."""
     return x.values if isinstance(x, SelectedRows) else x
 
 
 @op("cvm", inputs="X CVM", outputs="Y", differentiable="X", row_wise=True)
 def cvm(x, show_click, *, use_cvm=True):
-    """The first two columns, shows and clicks, as log(show + 1) and the logarithm of the click rate, or left out."""
+    """Replaces the first two columns by log(show + 1) and log(click + 1) - log(show + 1), or drops them."""
     if not use_cvm:
         return x[:, 2:]
     logarithms = jnp.log(x[:, :2] + 1)
@@ -112,13 +112,13 @@ def cvm(x, show_click, *, use_cvm=True):
 
 @op("cvm_grad", inputs="X CVM Y@GRAD", outputs="X@GRAD", grad=None, lod=None)
 def cvm_grad(x, show_click, y_grad, *, use_cvm=True):
-    """dy, with the sample's own shows and clicks in the first two columns: a server counts them like gradients."""
+    """dy with the sample's shows and clicks in the first two columns: servers accumulate them like gradients."""
     return jnp.concatenate([show_click.astype(y_grad.dtype), y_grad[:, 2:] if use_cvm else y_grad], 1)
 
 
 @op("add_position_encoding", inputs="X", outputs="Out")
 def add_position_encoding(x, *, alpha=1.0, beta=1.0):
-    """alpha * x + beta * (sines, then cosines, of the position at falling frequencies)."""
+    """alpha * x + beta * encoding: sines, then cosines, of the position at decreasing frequencies."""
     if x.ndim != 3 or x.shape[2] % 2:
         raise ValueError("X must have the shape [batch, length, size] with an even size")
     half = x.shape[2] // 2

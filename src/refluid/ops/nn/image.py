@@ -1,4 +1,4 @@
-"""Ops that move pixels between channels, places and frames, and pooling to or from fixed places."""
+"""Ops that move pixels between channels, positions and frames; unpooling and spatial pyramid pooling."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from refluid.ops.core.registry import op
 def space_to_depth(x, *, blocksize=1):
     """Moves pixels into channels, in the order of Darknet's reorg layer.
 
-    That order makes a larger image with fewer channels first and then gives its memory another shape; it is not what
-    the name promises, but what models are trained with.
+    It first builds a larger image with fewer channels, then reshapes it: not what the name promises, but what models
+    are trained with.
     """
     samples, channels, height, width = x.shape
     if channels % blocksize**2 or height % blocksize or width % blocksize:
@@ -51,16 +51,16 @@ def shuffle_channel(x, *, group=1):
 
 @op("shuffle_channel_grad", inputs="X Out@GRAD", outputs="X@GRAD", lod=None)
 def shuffle_channel_grad(x, out_grad, *, group=1):
-    """Fluid's gradient, which shuffles once more instead of undoing it.
+    """Fluid's gradient, which shuffles again instead of undoing the shuffle.
 
-    It is the derivative only where group * group is the number of channels; Fluid's models were trained with it.
+    It is the derivative only if group * group is the number of channels; Fluid's models were trained with it.
     """
     return shuffle_channel(out_grad, group=group)
 
 
 @op("temporal_shift", inputs="X", outputs="Out")
 def temporal_shift(x, *, seg_num=1, shift_ratio=0.25):
-    """Takes the first ``shift_ratio`` of the channels from the frame before, as many more from the frame after."""
+    """Takes the first ``shift_ratio`` of the channels from the previous frame, the same share again from the next."""
     frames, channels, *place = x.shape
     if seg_num < 1 or frames % seg_num:
         raise ValueError(f"seg_num={seg_num} does not divide the {frames} frames of X")
@@ -75,7 +75,7 @@ def temporal_shift(x, *, seg_num=1, shift_ratio=0.25):
 
 @op("unpool", inputs="X Indices", outputs="Out", differentiable="X")
 def unpool(x, indices, *, ksize=(), strides=(1, 1), paddings=(0, 0), unpooling_type="max"):
-    """Puts each number where max pooling found it, zeros elsewhere."""
+    """Puts each element where max pooling found it, zeros elsewhere."""
     if unpooling_type != "max":
         raise ValueError(f"unpooling_type must be max, not {unpooling_type}")
     samples, channels, *size = x.shape
@@ -92,7 +92,7 @@ def unpool(x, indices, *, ksize=(), strides=(1, 1), paddings=(0, 0), unpooling_t
 
 @op("unpool_grad", inputs="X Indices Out@GRAD", outputs="X@GRAD", lod=None)
 def unpool_grad(x, indices, out_grad):
-    """The gradient at each number's place, also where two numbers share one."""
+    """The gradient at each element's position, even if two elements share one."""
     samples, channels, *size = x.shape
     places = indices.reshape(samples * channels, math.prod(size))
     return jnp.take_along_axis(out_grad.reshape(samples * channels, -1), places, 1).reshape(x.shape)
@@ -100,7 +100,7 @@ def unpool_grad(x, indices, out_grad):
 
 @op("spp", inputs="X", outputs="Out")
 def spp(x, *, pyramid_height=1, pooling_type="max"):
-    """Pools x into 1, 2x2, 4x4, ... bins and joins the results: a vector whose length does not depend on the size."""
+    """Pools x into 1, 2x2, 4x4, ... bins and concatenates them: the length does not depend on the image size."""
     if pooling_type not in ("max", "avg"):
         raise ValueError(f"pooling_type must be max or avg, not {pooling_type}")
     pool = _largest if pooling_type == "max" else _average
@@ -109,7 +109,7 @@ def spp(x, *, pyramid_height=1, pooling_type="max"):
 
 def _largest(x: Any, bins: int) -> Any:
     windows = _windows(x, bins, float(jnp.finfo(x.dtype).min))
-    # By index, so that among equals only the first gets the gradient.
+    # By index, so that only the first of equal elements gets the gradient.
     return jnp.take_along_axis(windows, jnp.argmax(windows, -1, keepdims=True), -1)[..., 0]
 
 
@@ -119,7 +119,7 @@ def _average(x: Any, bins: int) -> Any:
 
 
 def _windows(x: Any, bins: int, filling: float) -> Any:
-    """x cut into ``bins`` by ``bins`` windows, the elements of each along the last axis."""
+    """x cut into ``bins`` by ``bins`` windows, with the elements of each along the last axis."""
     samples, channels, *size = x.shape
     kernels = [math.ceil(n / bins) for n in size]
     padding = [(kernel * bins - n + 1) // 2 for n, kernel in zip(size, kernels, strict=True)]

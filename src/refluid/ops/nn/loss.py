@@ -1,6 +1,6 @@
-"""Losses other than softmax, cross entropy and ranking losses: regression, distances, margins, distillation.
+"""Regression, distance, margin and distillation losses.
 
-Outputs that Fluid calls intermediate are saved for its own gradient kernels; no gradient comes in through them.
+Outputs that Fluid calls intermediate exist for its gradient kernels; no gradient flows through them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def bce_loss_grad(x, label, out_grad):
     row_wise=lambda attrs, arguments: attrs.get("reduction") == "none",
 )
 def kldiv_loss(x, target, *, reduction="mean"):
-    """target * (log(target) - x) where target is positive, x being a logarithm."""
+    """target * (log(target) - x) where target > 0, else 0; x holds log probabilities."""
     positive = target > 0
     loss = jnp.where(positive, target * (jnp.log(jnp.where(positive, target, 1.0)) - x), 0.0)
     if reduction == "none":
@@ -98,14 +98,14 @@ def kldiv_loss(x, target, *, reduction="mean"):
 
 @op("squared_l2_distance", inputs="X Y", outputs="sub_result Out", differentiable="X Y", row_wise=True)
 def squared_l2_distance(x, y):
-    """Row sums of (x - y)^2; a y of one row meets every row of x."""
+    """Row sums of (x - y)^2; a one-row y is compared with every row of x."""
     difference = x.reshape(x.shape[0], -1) - y.reshape(y.shape[0], -1)
     return stop_gradient(difference), (difference * difference).sum(1, keepdims=True)
 
 
 @op("label_smooth", inputs="X PriorDist?", outputs="Out", differentiable="X", row_wise=True)
 def label_smooth(x, prior=None, *, epsilon=0.0):
-    """(1 - epsilon) * x + epsilon * prior, the prior being uniform by default."""
+    """(1 - epsilon) * x + epsilon * prior, with a uniform prior by default."""
     if prior is None:
         return (1 - epsilon) * x + epsilon / x.shape[-1]
     return (1 - epsilon) * x + epsilon * prior.reshape(x.shape[-1])
@@ -113,9 +113,9 @@ def label_smooth(x, prior=None, *, epsilon=0.0):
 
 @op("teacher_student_sigmoid_loss", inputs="X Label", outputs="Y", differentiable="X", row_wise=True)
 def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound=15.0, soft_max_lower_bound=-15.0):
-    """Sigmoid cross entropy with a click, plus one with a teacher's score where there is one.
+    """Sigmoid cross entropy with the click, plus that with the teacher's score if there is one.
 
-    Both come in one number: -2 no click, -1 click; score in [0, 1) no click and score, 1 + score click and score.
+    One number encodes both: -2 no click, -1 click, score in [0, 1) no click and a score, 1 + score click and a score.
     """
     clicked, score = _click_and_score(label)
     logistic = jax.nn.softplus(x)
@@ -125,7 +125,7 @@ def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound=15.0, soft_max_l
 
 @op("teacher_student_sigmoid_loss_grad", inputs="X Label Y@GRAD", outputs="X@GRAD", grad=None, row_wise=True)
 def teacher_student_sigmoid_loss_grad(x, label, y_grad, *, soft_max_up_bound=15.0, soft_max_lower_bound=-15.0):
-    """The derivative inside the bounds, and nothing beyond them."""
+    """The derivative inside the bounds, 0 outside."""
     clicked, score = _click_and_score(label)
     probability = jax.nn.sigmoid(x)
     slope = jnp.where(label < 0, probability - clicked, 2 * probability - clicked - score)

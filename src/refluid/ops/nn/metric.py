@@ -1,4 +1,4 @@
-"""Metrics: counts and rates that no gradient flows through. Those with a history take it as input and give it back."""
+"""Metrics: counts and rates without gradients. Accumulating metrics take their state as input and return it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from refluid.ops.core.values import Ragged, plain
 
 
 def _real(*inputs):
-    """Which rows count, or None where all of them do."""
+    """The mask of real rows, or None if all are real."""
     return next((value.real() for value in inputs if isinstance(value, Ragged)), None)
 
 
 @op("accuracy", inputs="Out Indices Label", outputs="Accuracy Correct Total", grad=None, lod="aware")
 def accuracy(out, indices, label):
-    """The share of rows whose label is among their indices, with the two counts."""
+    """The fraction of rows whose label is among their indices, with the two counts."""
     real = _real(indices, label)
     hit = (plain(indices) == plain(label).reshape(-1, 1)).any(1)
     total = jnp.asarray(hit.shape[0] if real is None else real.sum(), jnp.int32)
@@ -26,10 +26,10 @@ def accuracy(out, indices, label):
 
 @op("auc", inputs="Predict Label StatPos StatNeg", outputs="AUC StatPosOut StatNegOut", grad=None, lod="aware")
 def auc(predict, label, positives, negatives, *, curve="ROC", num_thresholds=8191, slide_steps=1):
-    """The area under the ROC curve of two histograms, of positive and of negative predictions, with the batch added.
+    """The area under the ROC curve, from histograms of positive and negative predictions that include this batch.
 
     With ``slide_steps`` the state holds the histograms of the last batches, then their sum, then a step counter, and
-    the area is that of the sum. Without, it is one histogram of everything. ``curve`` changes nothing, as in Fluid.
+    the area is that of the sum. Otherwise it is one histogram of all batches. ``curve`` has no effect, as in Fluid.
     """
     real = _real(predict, label)
     predict, label = plain(predict), plain(label)
@@ -49,7 +49,7 @@ def auc(predict, label, positives, negatives, *, curve="ROC", num_thresholds=819
 
 
 def _slide(state, batch, steps):
-    """The state with the newest histogram in the place of the oldest."""
+    """The state with the oldest histogram replaced by the newest."""
     if steps == 0:
         return state + batch.reshape(state.shape)
     flat = state.reshape(-1)
@@ -78,7 +78,7 @@ def _area(positives, negatives):
     lod=None,
 )
 def mean_iou(predictions, labels, wrongs, corrects, means, *, num_classes):
-    """The mean over the classes seen of correct / (correct + wrong), a mistake being wrong for both classes."""
+    """The mean of correct / (correct + wrong) over the classes seen; a mistake counts as wrong for both classes."""
     require_in_range(labels, num_classes, slot="Labels")
     predictions, labels = predictions.reshape(-1), labels.reshape(-1)
     right = (predictions == labels).astype(jnp.int32)
@@ -99,7 +99,7 @@ def mean_iou(predictions, labels, wrongs, corrects, means, *, num_classes):
     lod=None,
 )
 def precision_recall(max_probs, indices, labels, weights=None, states=None, *, class_number):
-    """Macro and micro precision, recall and F1, of the batch and with what was counted before.
+    """Macro and micro precision, recall and F1, of the batch and accumulated.
 
     A class's counts are its true positives, false positives, true negatives and false negatives.
     """
@@ -116,7 +116,7 @@ def precision_recall(max_probs, indices, labels, weights=None, states=None, *, c
 
 
 def _rates(counts):
-    """Precision, recall and F1, averaged over classes and of all classes together, as float64."""
+    """Macro, then micro precision, recall and F1, as float64."""
     rates = []
     for group in (counts, counts.sum(0, keepdims=True)):
         hits, false_alarms, _, misses = group.T
@@ -127,6 +127,6 @@ def _rates(counts):
 
 
 def _share(hits, others):
-    """hits / (hits + others), and 1 where there is neither."""
+    """hits / (hits + others), or 1 where both are 0."""
     both = hits + others
     return jnp.where(both > 0, hits / jnp.where(both > 0, both, 1.0), 1.0)

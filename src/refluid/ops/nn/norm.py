@@ -1,5 +1,5 @@
-"""Normalisation within a sample (layer, group, instance), across the channels of a pixel (lrn), by running sums
-(data_norm) and by the largest singular value (spectral_norm). batch_norm has a module of its own."""
+"""Normalisation within a sample (layer, group, instance), across channels (lrn) and by the largest singular value
+(spectral_norm). batch_norm and data_norm have their own modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refluid.ops.core.registry import op
 
 @custom_vjp(1)
 def standardise(x: Any, epsilon: float) -> tuple[Any, Any, Any]:
-    """x with mean 0 and variance 1 over its last axis; also the mean and the variance, which pass no gradient."""
+    """x with mean 0 and variance 1 over its last axis, and the mean and variance, which carry no gradient."""
     mean = jnp.mean(x, -1, keepdims=True)
     variance = jnp.mean(jnp.square(x - mean), -1, keepdims=True)
     return (x - mean) * lax.rsqrt(variance + epsilon), mean[..., 0], variance[..., 0]
@@ -27,7 +27,7 @@ def _standardise_forward(x: Any, epsilon: float) -> tuple[Any, Any]:
 
 
 def _standardise_backward(epsilon: float, saved: Any, cotangents: Any) -> tuple[Any]:
-    # Written out: the derived gradient passes over x again for terms that cancel.
+    # Written out because autodiff makes extra passes over x for terms that cancel.
     x, mean, variance = saved
     incoming = cotangents[0]
     inverse_std = lax.rsqrt(variance + epsilon)[..., None]
@@ -47,7 +47,7 @@ def _scale_and_shift(x: Any, scale: Any, bias: Any) -> Any:
 
 @op("layer_norm", inputs="X Scale? Bias?", outputs="Y Mean Variance", row_wise=True)
 def layer_norm(x, scale=None, bias=None, *, begin_norm_axis=1, epsilon=1e-5):
-    """Standardises all dims from ``begin_norm_axis`` on together, then scales and shifts element by element."""
+    """Standardises over all dims from ``begin_norm_axis`` on, then scales and shifts elementwise."""
     if not 0 < begin_norm_axis < x.ndim:
         raise ValueError(f"begin_norm_axis must be in [1, {x.ndim - 1}] for X of shape {list(x.shape)}")
     rows = x.reshape(math.prod(x.shape[:begin_norm_axis]), math.prod(x.shape[begin_norm_axis:]))
@@ -60,7 +60,7 @@ def layer_norm(x, scale=None, bias=None, *, begin_norm_axis=1, epsilon=1e-5):
 
 @op("group_norm", inputs="X Scale? Bias?", outputs="Y Mean Variance", row_wise=True)
 def group_norm(x, scale=None, bias=None, *, groups=1, epsilon=1e-5, data_layout="NCHW"):
-    """Standardises each group of channels of each sample, then scales and shifts channel by channel."""
+    """Standardises each group of channels of each sample, then scales and shifts per channel."""
     if data_layout == "NHWC":
         x = jnp.moveaxis(x, -1, 1)
     samples, channels, *place = x.shape
@@ -69,7 +69,7 @@ def group_norm(x, scale=None, bias=None, *, groups=1, epsilon=1e-5, data_layout=
     grouped = x.reshape(samples, groups, (channels // groups) * math.prod(place))
     normal, mean, variance = standardise(grouped, epsilon)
     if scale is None:
-        # Fluid's gradient takes the mean for a constant then; this adds 0, and the gradient that was subtracted.
+        # Fluid's gradient then treats the mean as a constant: add 0 here, and with it the gradient that was subtracted.
         center = jnp.mean(grouped, -1, keepdims=True)
         normal += (center - lax.stop_gradient(center)) * lax.stop_gradient(lax.rsqrt(variance + epsilon))[..., None]
     y = _scale_and_shift(normal.reshape(x.shape), _of_channels(scale, x), _of_channels(bias, x))
@@ -87,7 +87,7 @@ def instance_norm(x, scale=None, bias=None, *, epsilon=1e-5):
 
 @op("affine_channel", inputs="X Scale Bias", outputs="Out", row_wise=True)
 def affine_channel(x, scale, bias, *, data_layout="AnyLayout"):
-    """x * scale + bias, one scale and bias for each channel; channels come last unless the layout is NCHW."""
+    """x * scale + bias per channel; channels come last unless the layout is NCHW."""
     axis = 1 if data_layout == "NCHW" else x.ndim - 1
     if (scale.size, bias.size) != (x.shape[axis],) * 2:
         raise ValueError(f"Scale and Bias have {scale.size} and {bias.size} elements for {x.shape[axis]} channels of X")
@@ -95,7 +95,7 @@ def affine_channel(x, scale, bias, *, data_layout="AnyLayout"):
 
 
 def _of_channels(values: Any, x: Any, axis: int = 1) -> Any:
-    """``values`` shaped to be broadcast along the channels of x."""
+    """``values`` reshaped to broadcast along the channels of x."""
     return None if values is None else values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
@@ -113,7 +113,7 @@ def lrn(x, *, n=5, k=2.0, alpha=1e-4, beta=0.75, data_format="NCHW"):
 
 @op("spectral_norm", inputs="Weight U V", outputs="Out", differentiable="Weight")
 def spectral_norm(weight, u, v, *, dim=0, power_iters=1, eps=1e-12):
-    """weight divided by its largest singular value, which power iteration from u and v estimates."""
+    """weight divided by its largest singular value, estimated by power iteration from u and v."""
     matrix = _as_matrix(weight, dim)
     u, v = _power_iteration(matrix, u, v, power_iters, eps)
     return weight / (u @ matrix @ v)
@@ -121,9 +121,9 @@ def spectral_norm(weight, u, v, *, dim=0, power_iters=1, eps=1e-12):
 
 @op("spectral_norm_grad", inputs="Weight U V Out@GRAD", outputs="Weight@GRAD", lod=None)
 def spectral_norm_grad(weight, u, v, out_grad, *, dim=0, power_iters=1, eps=1e-12):
-    """Fluid's gradient, which weighs u v' with each element's own gradient and the sum of all weights.
+    """Fluid's gradient, dout / sigma * (1 - u v' sum(weight) / sigma).
 
-    It is not the derivative, which has sum(gradient * weight) u v' instead; Fluid's models were trained with it.
+    It is not the derivative, which subtracts sum(dout * weight) u v' instead; Fluid's models were trained with it.
     """
     matrix, incoming = _as_matrix(weight, dim), _as_matrix(out_grad, dim)
     u, v = _power_iteration(matrix, u, v, power_iters, eps)

@@ -1,8 +1,9 @@
 """Pooling: the maximum or the mean over windows of images and volumes.
 
-Works channels-last, like conv.py. A window is reduced as elementwise operations on one strided view per window element,
-which XLA makes one vectorised loop of; the gradients are elementwise too, over the input cut into blocks of one stride.
-reduce_window and its gradient, select_and_scatter, take 5 to 30 times as long on CPU (bench/lowerings.py).
+Arrays are channels-last, as in `conv`. A window is reduced by elementwise operations on one strided view per window
+element, which XLA fuses into one vectorised loop; the gradients are elementwise too, over the input cut into
+stride-sized blocks. reduce_window and its gradient, select_and_scatter, take 5 to 30 times as long on CPU
+(bench/lowerings.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from refluid.ops.core.gradients import custom_vjp
 from refluid.ops.core.registry import op
 from refluid.ops.nn.conv.window import Window, as_given, channels_last, explicit_pads
 
-MANY = 256  # window elements; above, an op for each makes programs too long to compile
+MANY = 256  # window elements; beyond this, one op per element makes programs too long to compile
 
 
 def _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode) -> Window:
@@ -37,7 +38,7 @@ def _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode) -> Win
 
 
 def _views(x, window, fill):
-    """For each window element, in row-major order, the padded x it meets."""
+    """For each window element, in row-major order, the view of padded x it reads."""
     positions = window.positions(x.shape[1:-1])
     x = lax.pad(x, jnp.asarray(fill, x.dtype), [(0, 0, 0), *((*pad, 0) for pad in window.pads), (0, 0, 0)])
     for offset in window.offsets():
@@ -53,25 +54,25 @@ def _space(x) -> tuple[int, ...]:
     return tuple(range(1, x.ndim - 1))
 
 
-# Gradients: every input element belongs to a block of one stride per dim, and to the windows of a few blocks around
+# Gradients: every input element lies in one stride-sized block, and in the windows of a few blocks around it
 
 
 def _gather(window: Window, dims: Sequence[int], pieces: Any, term: Any):
-    """For every input element, the sum over windows that contain it of ``term(offset, *pieces)``.
+    """For every input element, the sum of ``term(offset, *pieces)`` over the windows that contain it.
 
     Args:
-      pieces: pairs of an array with an element per window and the value it has where there is no window.
-      term: takes, by dim, the offset in the window as an array to broadcast, and the windows' elements.
+      pieces: pairs of an array with one element per window and its fill value where there is no window.
+      term: takes the offset in the window, one broadcastable array per dim, and the windows' elements.
     """
     (first, _), rank = pieces[0], len(dims)
     batch, *positions, channels = first.shape
     strides = window.strides
-    around = [-(-k // s) - 1 for k, s in zip(window.kernel, strides, strict=True)]  # further blocks a window meets
+    around = [-(-k // s) - 1 for k, s in zip(window.kernel, strides, strict=True)]  # further blocks a window reaches
     blocks = [n + a for n, a in zip(positions, around, strict=True)]
     if any(around):
         config = [(0, 0, 0), *((a, a, 0) for a in around), (0, 0, 0)]
         pieces = [(lax.pad(piece, jnp.asarray(fill, piece.dtype), config), fill) for piece, fill in pieces]
-    inside = [2 * i + 2 for i in range(rank)]  # the dims of an element's place in its block
+    inside = [2 * i + 2 for i in range(rank)]  # the dims that index an element within its block
     total = None
     for back in itertools.product(*(range(a + 1) for a in around)):
         start = [0, *(a - b for a, b in zip(around, back, strict=True)), 0]
@@ -88,7 +89,7 @@ def _gather(window: Window, dims: Sequence[int], pieces: Any, term: Any):
     whole = jnp.broadcast_to(total, folded).reshape(
         batch, *(n * s for n, s in zip(blocks, strides, strict=True)), channels
     )
-    # From blocks to padded space, which may end before them, and from there to the input.
+    # From blocks to padded space, which may end earlier, and then to the input.
     ends = zip(whole.shape[1:-1], window.pads, dims, strict=True)
     config = [(0, 0, 0), *((-low, n - size + low, 0) for size, (low, _), n in ends), (0, 0, 0)]
     return lax.pad(whole, jnp.zeros((), whole.dtype), config)
@@ -98,13 +99,13 @@ def _gather(window: Window, dims: Sequence[int], pieces: Any, term: Any):
 
 
 def _larger(a, b):
-    """Fluid's maximum: b unless a is larger, so that a NaN lasts only until the next number."""
+    """Fluid's maximum: b unless a is larger, so a NaN survives only until the next number."""
     return jnp.where(a > b, a, b)
 
 
 @custom_vjp(1)
 def _max_pool(x, window: Window):
-    lowest = jnp.asarray(jnp.finfo(x.dtype).min, x.dtype)  # what Fluid starts from; -inf is below it
+    lowest = jnp.asarray(jnp.finfo(x.dtype).min, x.dtype)  # Fluid's initial value; -inf is below it
     if math.prod(window.kernel) <= MANY:
         return reduce(_larger, _views(x, window, -jnp.inf), lowest)
     if _is_global(x, window):
@@ -134,13 +135,13 @@ _max_pool.defvjp(_max_pool_forward, _max_pool_backward)
 
 
 def _bases(window) -> list[int]:
-    """The weights that make one number of an offset, with room for the offsets of whole strides."""
+    """Weights that encode an offset as one integer, with room for offsets up to whole strides."""
     room = [-(-k // s) * s for k, s in zip(window.kernel, window.strides, strict=True)]
     return [math.prod(room[i + 1 :]) for i in range(len(room))]
 
 
 def _first_equal(x, out, window):
-    """The place in each window of the first element equal to out, as one number (`_bases`), or -1."""
+    """The offset of the first element equal to out in each window, encoded with `_bases`, or -1."""
     base = _bases(window)
     if math.prod(window.kernel) > MANY and _is_global(x, window):
         flat = (x == out).reshape(x.shape[0], -1, x.shape[-1])
@@ -183,7 +184,7 @@ _sum_pool.defvjp(lambda x, window: (_sum_pool(x, window), x.shape), _sum_pool_ba
 
 
 def _elements(window, dims, exclusive) -> list[np.ndarray]:
-    """By dim, how many elements each window counts: those it has, or where ``exclusive`` those not in the padding."""
+    """Per dim, the number of elements of each window, without padding if ``exclusive``."""
     counts = []
     for n, k, s, (low, high) in zip(dims, window.kernel, window.strides, window.pads, strict=True):
         begin = np.arange(0, n + low + high - k + 1, s) - low
@@ -193,7 +194,7 @@ def _elements(window, dims, exclusive) -> list[np.ndarray]:
 
 
 def _over(x, counts):
-    """x divided by the product of the counts of its windows."""
+    """x divided by the element count of each window, the product of ``counts`` over dims."""
     size = jnp.ones((), x.dtype)
     for dim, count in enumerate(counts, 1):
         size = size * count.astype(x.dtype).reshape([-1 if i == dim else 1 for i in range(x.ndim)])
@@ -204,7 +205,7 @@ def _over(x, counts):
 
 
 def _adaptive_places(dims, sizes) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """By dim, the elements of each window, padded with its last one, and which of them count."""
+    """Per dim, the indices of each window's elements, padded with the last one, and the mask of valid ones."""
     places, valid = [], []
     for dim, size in zip(dims, sizes, strict=True):
         begin = np.arange(size) * dim // size
@@ -216,7 +217,7 @@ def _adaptive_places(dims, sizes) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def _adaptive_elements(x, sizes, fill):
-    """x's windows as [N, *sizes, elements, C], with ``fill`` where a window has fewer, and the flat place of each."""
+    """x's windows as [N, *sizes, elements, C], padded with ``fill``, and the flat index of each element."""
     dims, rank = x.shape[1:-1], x.ndim - 2
     places, valid = _adaptive_places(dims, sizes)
 
@@ -233,7 +234,7 @@ def _adaptive_elements(x, sizes, fill):
 
 
 def _adaptive_max(x, sizes):
-    """The maximum of each window and its flat place in the image."""
+    """The maximum of each window and its flat index in the image."""
     windows, flat = _adaptive_elements(x, sizes, -jnp.inf)
     chosen = jnp.argmax(windows, axis=-2)
     out = jnp.take_along_axis(windows, chosen[..., None, :], axis=-2).squeeze(-2)
@@ -248,7 +249,7 @@ def _adaptive_mean(x, sizes):
 
 
 def _adaptive_window(dims, sizes) -> Window | None:
-    """The ordinary window that does the same, where sizes divide dims."""
+    """The equivalent ordinary window if sizes divide dims, else None."""
     if any(dim % size for dim, size in zip(dims, sizes, strict=True)):
         return None
     step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
@@ -307,7 +308,7 @@ pool3d = _register_pool(
 
 
 def _flat_place(place, window, dims):
-    """From the place in the window to the place in the image; -1 stays."""
+    """The flat index in the image of an encoded offset in the window; -1 stays -1."""
     flat, left = jnp.zeros((), jnp.int32), place
     for i, base in enumerate(_bases(window)):
         begin = lax.broadcasted_iota(jnp.int32, place.shape, i + 1) * window.strides[i] - window.pads[i][0]

@@ -1,4 +1,4 @@
-"""Losses that compare two scores, or one class with the others, and how often the order is right."""
+"""Ranking losses over pairs of scores or classes, and a metric of correctly ordered pairs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def rank_loss(label, left, right):
 
 @op("margin_rank_loss", inputs="Label X1 X2", outputs="Activated Out", differentiable="X1 X2", lod=None, row_wise=True)
 def margin_rank_loss(label, x1, x2, *, margin=0.0):
-    """max(0, -label * (x1 - x2) + margin), and where it is positive."""
+    """max(0, -label * (x1 - x2) + margin), and a mask of where it is positive."""
     out = jax.nn.relu(-label * (x1 - x2) + margin)
     return (out > 0).astype(out.dtype), out
 
 
 @op("bpr_loss", inputs="X Label", outputs="Y", differentiable="X", row_wise=True)
 def bpr_loss(x, label):
-    """The mean over the other classes of log(1 + exp(x_other - x_label)), overflow counting as log(1 + 1e20)."""
+    """The mean of log(1 + exp(x_other - x_label)) over the other classes; an overflow counts as log(1e20)."""
     classes = x.shape[-1]
     require_in_range(label, classes, slot="Label")
     label = as_ids(label).reshape(*x.shape[:-1], 1)
@@ -52,9 +52,9 @@ def _with_value(x, value):
     lod=None,
 )
 def positive_negative_pair(score, label, query, positive=None, negative=None, neutral=None, weight=None, *, column=0):
-    """Weighs the pairs within a query that the score orders as the label does, otherwise, or not at all.
+    """Total weights of the pairs within a query that the score orders like the label, unlike it, or not at all.
 
-    A pair with equal scores counts as neutral and, in Fluid, as negative too.
+    A pair with equal scores counts as both neutral and negative, as in Fluid.
     """
     score, label, query = score[:, column], label.reshape(-1), query.reshape(-1)
     weight = jnp.ones_like(score) if weight is None else weight.reshape(-1)

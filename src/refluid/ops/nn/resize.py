@@ -1,8 +1,8 @@
 """Interpolation of images and volumes to another size.
 
-Each spatial axis is interpolated by itself: output k is a weighted sum of a few inputs, which is a row of a sparse
-matrix. The gradient applies the transposed matrix. Both are gathers while rows are short and a product of matrices
-otherwise. On CPU, 2x8x256x256 to 512x512 and back takes 51 ms so, 220 ms as products only, 348 ms with XLA's scatter.
+Each spatial axis is interpolated separately: output k is a weighted sum of a few inputs, one row of a sparse matrix.
+The gradient applies the transposed matrix. Both are gathers if rows are short and matrix products otherwise. On CPU,
+2x8x256x256 to 512x512 and back takes 51 ms this way, 220 ms with products only, 348 ms with XLA's scatter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.static import integers
 
-_SHORT = 8  # gathers up to here; then a dense product is cheaper
+_SHORT = 8  # nonzeros in a row; beyond this, a dense product is cheaper than gathers
 _CUBIC = -0.75  # the slope parameter of the cubic kernel
 
 # (input size, output size, align_corners, align_mode) -> the inputs and weights of each output, one column per tap
@@ -80,7 +80,7 @@ def _multiply(matrix: np.ndarray, x: Any, axis: int) -> Any:
     if longest > _SHORT:
         product = jnp.tensordot(matrix.astype(x.dtype), x, (1, axis), precision=jax.lax.Precision.HIGHEST)
         return jnp.moveaxis(product, 0, axis)
-    columns = np.argsort(~used, axis=1, kind="stable")[:, :longest]  # the used ones first; the rest weigh 0
+    columns = np.argsort(~used, axis=1, kind="stable")[:, :longest]  # the used ones first; the rest have weight 0
     weights = np.take_along_axis(matrix, columns, 1).astype(x.dtype)
     along = [-1 if i == axis else 1 for i in range(x.ndim)]
     return sum(jnp.take(x, columns[:, i], axis) * weights[:, i].reshape(along) for i in range(longest))
@@ -101,7 +101,7 @@ def _scaled(size: int, scale: float) -> int:
 def _out_sizes(
     sizes: Sequence[int], wanted: Sequence[int], out_size: Any, size_tensors: Sequence[Any], scale: float
 ) -> list[int]:
-    """Where several sources say the size, the first of these counts: SizeTensor, OutSize, scale, attributes."""
+    """The output sizes, from the first source given: SizeTensor, OutSize, scale, attributes."""
     if size_tensors or out_size is not None:
         return integers((), out_size, size_tensors)
     found = [_scaled(size, scale) for size in sizes] if scale > 0 else list(wanted)

@@ -1,7 +1,7 @@
-"""Losses over many classes that look at a few of them: nce, hierarchical_sigmoid, sample_logits.
+"""Losses over many classes that evaluate only a few of them: nce, hierarchical_sigmoid, sample_logits.
 
-Their gradients are written out: two of them draw samples, which the gradient must reuse, and the gradient of a sparse
-weight holds only the rows that took part. Rows may repeat there; Fluid adds them up at once.
+Their gradients are written out: two of them draw samples that the gradient must reuse, and the gradient of a sparse
+weight holds only the rows used. Rows may repeat there; Fluid merges them at once.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def nce_grad(
     sampler=_UNIFORM,
     is_sparse=False,
 ):
-    """The derivative at the classes that were sampled."""
+    """The derivative at the sampled classes."""
     expected = _expected_count(labels, sampler, num_total_classes, num_neg_samples, probabilities).astype(found.dtype)
     is_true = jnp.arange(labels.shape[1]) < labels.shape[1] - num_neg_samples
     slopes = (1 - found) / (found + expected) * jnp.where(is_true, -expected, found) * cost_grad.reshape(-1, 1)
@@ -111,7 +111,7 @@ def nce_grad(
 
 
 def _expected_count(labels, sampler, classes, samples, probabilities):
-    """How often each class is expected among the samples."""
+    """The expected count of each class among the samples."""
     if sampler == _UNIFORM:
         return jnp.full(labels.shape, samples / classes)
     if sampler == _LOG_UNIFORM:
@@ -153,7 +153,7 @@ def _linear_grads(x, weight, bias, rows, slopes, is_sparse):
 def hierarchical_sigmoid(x, w, label, table=None, code=None, bias=None, *, num_classes=2, is_sparse=False):
     """-log of the probability of the path to the label in a binary tree, one sigmoid at each inner node.
 
-    PreOut holds log(1 + exp(score)) of each step. Steps beyond the end of a short path cost log(2), as in Fluid.
+    PreOut holds log(1 + exp(score)) of each step. Steps past the end of a short path cost log(2), as in Fluid.
     """
     if table is None:
         require_in_range(label, num_classes, slot="Label")
@@ -175,7 +175,7 @@ def hierarchical_sigmoid(x, w, label, table=None, code=None, bias=None, *, num_c
     sparse_outputs=lambda attrs: {"W@GRAD"} if attrs.get("is_sparse") else set(),
 )
 def hierarchical_sigmoid_grad(x, w, label, table, code, bias, costs, out_grad, *, num_classes=2, is_sparse=False):
-    """(sigmoid(score) - bit) * dout at every step of the path; clipping the score does not stop it."""
+    """(sigmoid(score) - bit) * dout at every step of the path, even where the score is clipped."""
     nodes, bits = _path(label, table, code, num_classes, w.shape[0])
     slopes = (-jnp.expm1(-costs) - bits.astype(x.dtype)) * out_grad.reshape(-1, 1)
     slopes = jnp.where(nodes < w.shape[0], slopes, 0.0)
@@ -183,9 +183,9 @@ def hierarchical_sigmoid_grad(x, w, label, table, code, bias, costs, out_grad, *
 
 
 def _path(label: Any, table: Any, code: Any, classes: int, height: int) -> tuple[Any, Any]:
-    """Inner nodes and branches on the path to each label; a step that does not exist has node ``height`` and branch 0.
+    """Inner nodes and branches on the path to each label; missing steps have node ``height`` and branch 0.
 
-    Without a table the tree is a complete one: the leaf of class c is number c + classes, its parent half of that.
+    Without a table the tree is complete: the leaf of class c is node c + classes, and the parent of node i is i // 2.
     """
     if table is not None:
         return jnp.where(table < 0, height, table), jnp.where(table < 0, 0, code)
@@ -214,7 +214,7 @@ def sample_logits(
     remove_accidental_hits=True,
     key,
 ):
-    """The logits of the labels and of some other classes, less the logarithm of how likely each was to be sampled."""
+    """The logits of the labels and of sampled classes, minus the log probability of sampling each."""
     require_in_range(labels, logits.shape[1], slot="Labels")
     labels = as_ids(labels)
     count = labels.shape[1]
@@ -232,17 +232,17 @@ def sample_logits(
 
 @op("sample_logits_grad", inputs="LogitsDim Samples SampledLogits@GRAD", outputs="Logits@GRAD", grad=None, lod=None)
 def sample_logits_grad(logits_dim, samples, sampled_grad):
-    """The gradient of each sampled logit, at its place."""
+    """The gradient of each sampled logit, added at its class."""
     rows = jnp.arange(samples.shape[0])[:, None]
     return jnp.zeros(logits_dim.shape[:-1], sampled_grad.dtype).at[rows, samples].add(sampled_grad, mode="drop")
 
 
 def _sample_classes(key, labels, logits, count):
-    """Labels and ``count`` different classes for all rows, with the probability that so many draws meet each.
+    """The labels and ``count`` distinct classes shared by all rows, with the probability that the draws hit each.
 
-    Fluid draws from a log-uniform distribution until it has ``count`` different classes, and uses the number of draws.
-    Adding Gumbel noise to the logarithms and taking the largest gives the same distribution at once; the number of
-    repeats between one new class and the next is geometric.
+    Fluid draws from a log-uniform distribution until it has ``count`` distinct classes, and uses the number of draws.
+    The top ``count`` of log probabilities plus Gumbel noise have the same distribution; the number of repeats between
+    one new class and the next is geometric.
     """
     classes = logits.shape[1]
     probability = _log_uniform_probability(jnp.arange(classes), classes + 1)
@@ -260,7 +260,7 @@ def _sample_classes(key, labels, logits, count):
 
 @op("sampling_id", inputs="X", outputs="Out", grad=None, random=True, row_wise=True)
 def sampling_id(x, *, min=0.0, max=1.0, key):
-    """A class for each row of x, drawn with the probabilities in the row."""
+    """A class for each row of x, drawn with the row's probabilities."""
     fractions = noise.uniform(key, (x.shape[0], 1), x.dtype, min, max)
     passed = (fractions >= jnp.cumsum(x, 1)).sum(1, dtype=jnp.int64)
     return jnp.minimum(passed, x.shape[1] - 1)

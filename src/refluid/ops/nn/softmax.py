@@ -1,7 +1,7 @@
-"""Softmax and the cross entropies: the losses of classification.
+"""Softmax and the cross entropies: classification losses.
 
-Gradients are written out where Fluid's differ from the derivative of the forward rule (clipping counts in the value,
-not in the gradient) or where the saved softmax makes them one fused expression.
+Gradients are written out where Fluid's differ from the derivative of the forward rule (clipping affects the value,
+not the gradient) or where the saved softmax makes them one fused expression.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import has_columns, not_along_rows
 from refluid.ops.core.values import as_ids
 
-# Fluid never lets exp() see less than this, so no probability is ever exactly zero.
+# Fluid's lower bound on the argument of exp(), so that no probability is exactly zero.
 _LOWEST_SHIFTED_LOGIT = -64.0
-# What Fluid puts in the place of an infinite logarithm.
+# Fluid's substitute for an infinite logarithm.
 _LARGE = 1e20
 
 
 @op("softmax", inputs="X", outputs="Out", row_wise=not_along_rows("axis"))
 def softmax(x, *, axis=-1):
-    """exp(x) normalised along ``axis``, with x - max(x) cut off at -64 as Fluid does."""
+    """exp(x) normalised along ``axis``, with x - max(x) clipped at -64, as in Fluid."""
     exponentials = jnp.exp(_shifted(x, x.max(axis, keepdims=True)))
     return exponentials / exponentials.sum(axis, keepdims=True)
 
@@ -41,7 +41,7 @@ def softmax_grad(out, out_grad, *, axis=-1):
     row_wise=not_along_rows("axis", slot="Logits"),
 )
 def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=-100, axis=-1):
-    """-log(softmax(logits))[label] along ``axis``; soft labels weigh every class."""
+    """-log(softmax(logits))[label] along ``axis``; soft labels weight every class."""
     _check_label(logits, label, soft_label, axis)
     highest = logits.max(axis, keepdims=True)
     shifted = _shifted(logits, highest)
@@ -52,7 +52,7 @@ def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=
     else:
         require_in_range(label, logits.shape[axis], slot="Label", ignore=ignore_index)
         label = as_ids(label)
-        # Picking from the logits rather than from `shifted` spares XLA writing `shifted` to memory.
+        # Picking from the logits rather than from `shifted` saves XLA from writing `shifted` to memory.
         loss = jnp.log(total) - _shifted(_pick(logits, label, ignore_index, axis), highest)
         loss = jnp.where(label == ignore_index, 0.0, loss)
     return exponentials / total, loss
@@ -68,7 +68,7 @@ def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=
 def softmax_with_cross_entropy_grad(label, probabilities, loss_grad, *, soft_label=False, ignore_index=-100, axis=-1):
     """(softmax - label) * dloss. As in Fluid, no gradient flows through Softmax.
 
-    Ignored rows get zeros, as on Fluid's GPUs; its CPU kernel forgets ``ignore_index`` in the gradient.
+    Ignored rows get zeros, as in Fluid's GPU kernel; its CPU kernel does not apply ``ignore_index`` to the gradient.
     """
     if soft_label:
         return (probabilities - label) * loss_grad
@@ -78,7 +78,7 @@ def softmax_with_cross_entropy_grad(label, probabilities, loss_grad, *, soft_lab
 
 @op("cross_entropy", inputs="X Label", outputs="Y", differentiable="X", row_wise=has_columns())
 def cross_entropy(x, label, *, soft_label=False, ignore_index=-100):
-    """-log(x)[label] over the last dim, x being probabilities; an infinite logarithm counts as 1e20."""
+    """-log(x)[label] over the last dim, for probabilities x; an infinite logarithm counts as 1e20."""
     if soft_label:
         return -(label * _bounded_log(x)).sum(-1, keepdims=True)
     require_in_range(label, x.shape[-1], slot="Label", ignore=ignore_index)
@@ -89,7 +89,7 @@ def cross_entropy(x, label, *, soft_label=False, ignore_index=-100):
 
 @op("cross_entropy_grad", inputs="X Label Y@GRAD", outputs="X@GRAD", grad=None, row_wise=has_columns())
 def cross_entropy_grad(x, label, y_grad, *, soft_label=False, ignore_index=-100):
-    """-dy / x at the label; the bound on the logarithm does not stop it."""
+    """-dy / x at the label, even where the logarithm is bounded."""
     if soft_label:
         return -label * y_grad / x
     return _hard_label_grad(x.shape, label, _pick(x, _column(label, x), ignore_index, -1), y_grad, ignore_index)
@@ -120,7 +120,7 @@ def cross_entropy2_grad(label, match, x_shape, y_grad, *, ignore_index=-100):
     row_wise=lambda attrs, arguments: not attrs.get("normalize"),
 )
 def sigmoid_cross_entropy_with_logits(x, label, *, ignore_index=-100, normalize=False):
-    """-label * log(sigmoid(x)) - (1 - label) * log(1 - sigmoid(x)), entry by entry."""
+    """-label * log(sigmoid(x)) - (1 - label) * log(1 - sigmoid(x)), elementwise."""
     counted = label != ignore_index
     loss = jnp.where(counted, jax.nn.softplus(x) - x * label, 0.0)
     if normalize:
@@ -137,18 +137,18 @@ def _bounded_log(x):
 
 
 def _column(label, x):
-    """The label with a last dim of 1; Fluid also takes labels without it."""
+    """The label with a last dim of 1; Fluid also accepts labels without it."""
     return label if label.ndim == x.ndim else label[..., None]
 
 
 def _pick(x, label, ignore_index, axis):
-    """x at the label along ``axis``, and something finite where the label is ignored."""
+    """x at the label along ``axis``, or at 0 where the label is ignored."""
     index = jnp.where(label == ignore_index, 0, label)
     return jnp.take_along_axis(x, index, axis, mode="clip")
 
 
 def _is_class(x, label, axis):
-    """Where x's position along ``axis`` is the label. A comparison fuses with what follows; a scatter would not."""
+    """The mask of x at the label along ``axis``. A comparison fuses with what follows; a scatter would not."""
     axis = axis % x.ndim
     return jax.lax.broadcasted_iota(jnp.int32, x.shape, axis) == label.astype(jnp.int32)
 

@@ -1,4 +1,4 @@
-"""Spatial transformers: a grid of places made by an affine map, and an image sampled at such places."""
+"""Spatial transformers: affine sampling grids, and images sampled at grid points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from refluid.ops.core.static import integers
     lod=None,
 )
 def affine_grid(theta, given_shape=None, *, output_shape=()):
-    """theta applied to every pixel's place; both coordinates go from -1 to 1, corner to corner."""
+    """theta applied to every pixel's coordinates, which run from -1 to 1, corner to corner."""
     _, _, height, width = integers(output_shape, given_shape)
     across = jnp.linspace(-1, 1, width, dtype=theta.dtype)
     down = jnp.linspace(-1, 1, height, dtype=theta.dtype)
@@ -30,7 +30,7 @@ def affine_grid(theta, given_shape=None, *, output_shape=()):
 
 
 def _infer_sampled(inputs: Described, attrs: dict[str, Any]) -> Described:
-    # The shape of an affine grid is not known before it runs; Fluid takes it to be as large as x.
+    # The size of an affine grid is unknown before the run; Fluid assumes that of x.
     x, grid = inputs["X"][0], inputs["Grid"][0]
     place = (size if size >= 0 else known for size, known in zip(grid.shape[1:3], x.shape[2:], strict=True))
     return {"Output": [ShapeDtype((*x.shape[:2], *place), x.dtype)]}
@@ -38,7 +38,7 @@ def _infer_sampled(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 @op("grid_sampler", inputs="X Grid", outputs="Output", infer=_infer_sampled)
 def grid_sampler(x, grid):
-    """x at the places of the grid, interpolated between four pixels; what lies outside is zero."""
+    """x at the grid points, interpolated between four pixels; pixels outside x are zero."""
     samples, channels, height, width = x.shape
     across = (grid[..., 0] + 1) * ((width - 1) * 0.5)
     down = (grid[..., 1] + 1) * ((height - 1) * 0.5)

@@ -1,1 +1,1 @@
-"""Ops on tensors as such: arithmetic, shapes, indexing, reductions, random numbers."""
+"""General tensor ops: arithmetic, shapes, indexing, reductions, random numbers."""

@@ -1,4 +1,4 @@
-"""Ops whose answer is true or false: comparisons, logic, and whether a tensor holds infinities or NaN."""
+"""Ops with boolean results: comparisons, logic, and tests for infinities and NaN."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from refluid.ops.tensor.elementwise import register_pairwise
 
 
 def _equal(x, y):
-    """Whether x and y are equal; floating-point numbers less than 1e-8 apart are, as in Fluid."""
+    """x == y; floating-point numbers less than 1e-8 apart are equal, as in Fluid."""
     same = x == y
     return same | (jnp.abs(x - y) < 1e-8) if jnp.issubdtype(x.dtype, jnp.floating) else same
 
 
 def _not_equal(x, y):
-    """Whether x and y differ; floating-point numbers less than 1e-8 apart do not."""
+    """x != y; floating-point numbers less than 1e-8 apart are equal."""
     return ~_equal(x, y)
 
 
@@ -53,7 +53,7 @@ def logical_not(x):
 
 
 def _register_test(type: str, function: Callable[..., Any]) -> None:
-    # Rows of padding are copies or zeros: they hold nothing the others do not.
+    # Padding rows are copies or zeros, so they do not change the result.
     @op(type, inputs="X", outputs="Out", grad=None, lod=None, row_wise=True)
     def rule(x):
         values = x.values if isinstance(x, SelectedRows) else x

@@ -1,4 +1,4 @@
-"""Ops that make tensors out of attributes or of nothing but the shape of another tensor, and the ones that copy."""
+"""Ops that create tensors from attributes or from another tensor's shape, and ops that copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from refluid.ops.core.values import Ragged
 
 
 def _number(value: float, text: str, dtype: np.dtype) -> Any:
-    """The constant of an op: its text where there is one, because a float does not hold every int64."""
+    """The constant of an op, from its text if given, because a float cannot represent every int64."""
     if text and dtype.kind in "iu":
         try:
             return int(text)
@@ -55,7 +55,7 @@ def _infer_fill_constant(inputs: Described, attrs: dict[str, Any]) -> Described:
     slices="fill",
 )
 def fill_constant(value_tensor, shape_tensor, shape_tensors, *, shape=(), dtype=5, value=0.0, str_value=""):
-    """A tensor of one number."""
+    """A tensor filled with one value."""
     shape = integers(shape, shape_tensor, shape_tensors)
     _check_known(shape)
     if value_tensor is not None:
@@ -64,7 +64,7 @@ def fill_constant(value_tensor, shape_tensor, shape_tensors, *, shape=(), dtype=
 
 
 def _batch_sized(x: Any, shape: Sequence[int], input_dim_idx: int, output_dim_idx: int) -> list[int]:
-    """``shape`` with one dim taken from x; the first dim of sequences stands for how many there are."""
+    """``shape`` with one dim taken from x; the first dim of sequences is their number."""
     dims = list(shape)
     counts_sequences = input_dim_idx == 0 and isinstance(x, Ragged) and x.levels > 0
     dims[output_dim_idx] = x.sequences if counts_sequences else x.shape[input_dim_idx]
@@ -72,7 +72,7 @@ def _batch_sized(x: Any, shape: Sequence[int], input_dim_idx: int, output_dim_id
 
 
 def _filled_like_batch(x: Any, values: Any, input_dim_idx: int, output_dim_idx: int) -> Any:
-    """A value for each sequence of an inner level, or for each row that is no sequence, is padded like they are."""
+    """``values``, padded like x if there is one per inner sequence, or one per row of an x without sequences."""
     if not isinstance(x, Ragged) or input_dim_idx or output_dim_idx:
         return values
     if not x.levels:
@@ -96,7 +96,7 @@ def _infer_fill_batch_size_like(inputs: Described, attrs: dict[str, Any]) -> Des
     lod="aware",
 )
 def fill_constant_batch_size_like(x, *, shape, dtype=5, value=0.0, str_value="", input_dim_idx=0, output_dim_idx=0):
-    """A tensor of one number, one of whose dims is taken from x."""
+    """A tensor filled with one value, with one dim taken from x."""
     dims = _batch_sized(x, shape, input_dim_idx, output_dim_idx)
     _check_known(dims)
     return _filled_like_batch(x, _filled(dims, value, str_value, dtype), input_dim_idx, output_dim_idx)
@@ -104,7 +104,7 @@ def fill_constant_batch_size_like(x, *, shape, dtype=5, value=0.0, str_value="",
 
 @op("fill_zeros_like", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True, slices="rows")
 def fill_zeros_like(x):
-    """Zeros, as many as x has elements."""
+    """Zeros with x's shape and dtype."""
     if isinstance(x, list):  # an array of tensors
         return [jnp.zeros(each.shape, each.dtype) for each in x]
     return jnp.zeros(x.shape, x.dtype)
@@ -112,25 +112,25 @@ def fill_zeros_like(x):
 
 @op("fill_zeros_like2", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True)
 def fill_zeros_like2(x, *, dtype=5):
-    """Zeros of a given dtype, as many as x has elements."""
+    """Zeros with x's shape and a given dtype."""
     return jnp.zeros(x.shape, numpy_dtype(dtype))
 
 
 @op("fill_any_like", inputs="X", outputs="Out", constant=True, grad=None, row_wise=True)
 def fill_any_like(x, *, value=0.0, dtype=-1):
-    """A number, as often as x has elements."""
+    """``value`` in x's shape."""
     return _filled(x.shape, value, "", dtype) if dtype >= 0 else jnp.full(x.shape, value, x.dtype)
 
 
 @op("fill", inputs="", outputs="Out", grad=None, lod=None)
 def fill(*, value, shape, dtype=5):
-    """The tensor with these elements."""
+    """A tensor with the given elements."""
     return jnp.asarray(np.asarray(value, numpy_dtype(dtype)).reshape(shape))
 
 
 @op("assign_value", inputs="", outputs="Out", grad=None, lod=None)
 def assign_value(*, shape, dtype=5, bool_values=(), fp32_values=(), int32_values=(), int64_values=()):
-    """The tensor with these elements."""
+    """A tensor with the given elements."""
     given = {"bool": bool_values, "float32": fp32_values, "int32": int32_values, "int64": int64_values}
     kind = numpy_dtype(dtype)
     if kind.name not in given:
@@ -144,7 +144,7 @@ def _infer_vector(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 @op("range", inputs="Start End Step", outputs="Out", static="Start End Step", grad=None, infer=_infer_vector, lod=None)
 def range_(start, end, step):
-    """start, start + step, ... before end; each the sum of the one before and step, as Fluid rounds it."""
+    """start, start + step, ... before end; step is added repeatedly, to round as Fluid does."""
     first, last, by = (np.ravel(value)[0] for value in (start, end, step))
     if by == 0 or (last - first) / by < 0:
         raise ValueError(f"a range from {first} with step {by} does not reach {last}")
@@ -156,7 +156,7 @@ def range_(start, end, step):
 
 @op("linspace", inputs="Start Stop Num", outputs="Out", static="Num", grad=None, infer=_infer_vector, lod=None)
 def linspace(start, stop, num):
-    """``num`` numbers from start to stop, evenly apart."""
+    """``num`` evenly spaced numbers from start to stop."""
     count = integer(num)
     if count < 1:
         raise ValueError(f"Num is {count}; it must be at least 1")
@@ -174,7 +174,7 @@ def diag(diagonal):
 
 @op("eye", inputs="", outputs="Out", grad=None, lod=None)
 def eye(*, num_rows, num_columns=-1, dtype=5):
-    """Ones on the diagonal, zeros elsewhere; a square where ``num_columns`` is -1."""
+    """Ones on the diagonal, zeros elsewhere; square if ``num_columns`` is -1."""
     return jnp.eye(num_rows, num_rows if num_columns == -1 else num_columns, dtype=numpy_dtype(dtype))
 
 
@@ -192,13 +192,13 @@ def shape(x):
 
 @op("size", inputs="Input", outputs="Out", constant=True, grad=None, lod=None)
 def size(x):
-    """How many elements x has."""
+    """The number of elements of x."""
     return jnp.asarray(np.asarray([np.prod(x.shape, dtype=np.int64)]))
 
 
 @op("is_empty", inputs="X", outputs="Out", grad=None, lod="aware")
 def is_empty(x):
-    """Whether x has no element."""
+    """Whether x has no elements."""
     if isinstance(x, Ragged) and 0 not in x.shape:
         return (x.rows == 0).reshape(1)
     return jnp.asarray(np.asarray([0 in x.shape]))
@@ -210,7 +210,7 @@ def _between_integers(attrs: dict[str, Any]) -> bool:
 
 @op("cast", inputs="X", outputs="Out", row_wise=True, slices="rows", moves_values=_between_integers)
 def cast(x, *, out_dtype):
-    """x as another dtype."""
+    """x converted to another dtype."""
     return x.astype(numpy_dtype(out_dtype))
 
 

@@ -1,7 +1,7 @@
-"""Ops on pairs and lists of tensors, element by element: the elementwise_* family, sum, scale, clip.
+"""Elementwise ops on pairs and lists of tensors: the elementwise_* family, sum, scale, clip.
 
-The elementwise_* ops differ from NumPy's broadcasting in one point: ``axis`` says at which dimension of the operand
-with more dimensions the other one begins. `aligned` turns that into plain broadcasting, for comparisons as well.
+The elementwise_* ops differ from NumPy's broadcasting in one way: ``axis`` is the dim of the higher-rank operand at
+which the other one begins. `aligned` turns that into plain broadcasting, for comparisons too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from refluid.ops.core.values import SelectedRows
 
 
 def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
-    """``x`` and ``y`` with dims of size 1 put in, so that they broadcast as ``axis`` says."""
+    """``x`` and ``y`` with dims of size 1 inserted, so that they broadcast as ``axis`` specifies."""
     if x.dtype != y.dtype:
         raise TypeError(f"X is {x.dtype} and Y is {y.dtype}: cast one of them")
     rank = max(x.ndim, y.ndim)
@@ -36,7 +36,7 @@ def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
 def _placed(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ...]:
     if axis == -1:
         axis = rank - len(shape)
-    while axis + len(shape) > rank and shape[-1:] == (1,):  # such trailing dims have no place of their own
+    while axis + len(shape) > rank and shape[-1:] == (1,):  # trailing dims of size 1 may exceed the rank
         shape = shape[:-1]
     after = rank - axis - len(shape)
     if axis < 0 or after < 0:
@@ -45,12 +45,12 @@ def _placed(shape: tuple[int, ...], rank: int, axis: int) -> tuple[int, ...]:
 
 
 def _divide(x, y):
-    """x / y, towards zero for integers."""
+    """x / y, rounded towards zero for integers."""
     return lax.div(*jnp.broadcast_arrays(x, y)) if jnp.issubdtype(x.dtype, jnp.integer) else x / y
 
 
 def _power(x, y):
-    """x ** y, for integers through floating point like C's pow."""
+    """x ** y; integers are computed in floating point, like C's pow."""
     if jnp.issubdtype(x.dtype, jnp.integer):
         return jnp.round(jnp.power(x.astype(jnp.float64), y.astype(jnp.float64))).astype(x.dtype)
     return jnp.power(x, y)
@@ -62,17 +62,17 @@ def _mod(x, y):
 
 
 def _maximum(x, y):
-    """The larger one; at a tie the gradient goes to y."""
+    """max(x, y); at a tie the gradient goes to y."""
     return jnp.where(x > y, x, y)
 
 
 def _minimum(x, y):
-    """The smaller one; at a tie the gradient goes to y."""
+    """min(x, y); at a tie the gradient goes to y."""
     return jnp.where(x < y, x, y)
 
 
 def register_pairwise(type: str, function: Callable[..., Any], **options: Any) -> None:
-    """Registers a function of two arrays that broadcast."""
+    """Registers a function of two broadcast arrays."""
 
     @op(type, inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, **options)
     def rule(x, y, *, axis=-1):
@@ -93,7 +93,7 @@ register_pairwise("elementwise_floordiv", _divide, slices="rows", grad=None)
 
 @op("elementwise_mul", inputs="X Y", outputs="Out", row_wise=broadcast_along_rows, slices="rows")
 def elementwise_mul(x, y, *, axis=-1):
-    """x * y; a SelectedRows x takes a y of one element."""
+    """x * y; if x is SelectedRows, y must have one element."""
     if not isinstance(x, SelectedRows):
         return jnp.multiply(*aligned(x, y, axis))
     if y.size != 1:
@@ -103,7 +103,7 @@ def elementwise_mul(x, y, *, axis=-1):
 
 @op("minus", inputs="X Y", outputs="Out", row_wise=True)
 def minus(x, y):
-    """x - y, of one shape."""
+    """x - y, for equal shapes."""
     if x.shape != y.shape:
         raise ValueError("X and Y must have the same shape")
     return x - y
@@ -111,7 +111,7 @@ def minus(x, y):
 
 @op("sum", inputs="X*", outputs="Out", row_wise=True, slices="rows")
 def sum_(xs):
-    """All inputs added up. Only if all of them are SelectedRows is the result one, each row once, in order.
+    """The sum of all inputs. It is SelectedRows only if all of them are, with each row once, in order.
 
     Arrays of tensors are added position by position.
     """
@@ -129,7 +129,7 @@ def sum_(xs):
 
 @op("scale", inputs="X ScaleTensor?", outputs="Out", differentiable="X", row_wise=True, slices="rows")
 def scale(x, scale_tensor=None, *, scale=1.0, bias=0.0, bias_after_scale=True):
-    """scale * x + bias, or scale * (x + bias); for integers scale and bias are cut to integers first."""
+    """scale * x + bias, or scale * (x + bias); for integers, scale and bias are truncated first."""
     if isinstance(x, SelectedRows):
         return x.map_values(lambda values: _scale(values, scale_tensor, scale, bias, bias_after_scale))
     return _scale(x, scale_tensor, scale, bias, bias_after_scale)
@@ -143,7 +143,7 @@ def _scale(x, scale_tensor, scale, bias, bias_after_scale):
 
 @op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X", row_wise=True, slices="rows")
 def clip(x, min_tensor=None, max_tensor=None, *, min=0.0, max=0.0):
-    """x cut to [min, max]; a SelectedRows is merged first, because clipping does not distribute over adding."""
+    """x clipped to [min, max]; SelectedRows are merged first, because clipping does not distribute over addition."""
     low = min if min_tensor is None else min_tensor.reshape(())
     high = max if max_tensor is None else max_tensor.reshape(())
     if isinstance(x, SelectedRows):
@@ -152,7 +152,7 @@ def clip(x, min_tensor=None, max_tensor=None, *, min=0.0, max=0.0):
 
 
 def clamp(x, low, high):
-    """x cut to [low, high]; the gradient passes strictly inside only, as everywhere in Fluid."""
+    """x clipped to [low, high]; the gradient passes only strictly inside, as everywhere in Fluid."""
     low, high = jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
     return jnp.where((x > low) & (x < high), x, lax.stop_gradient(jnp.clip(x, low, high)))
 
@@ -164,7 +164,7 @@ def absolute(x):
 
 @op("clip_by_norm", inputs="X", outputs="Out", grad=None, slices="norm")
 def clip_by_norm(x, *, max_norm):
-    """x, scaled down to the Euclidean norm max_norm where it is longer."""
+    """x, scaled down to Euclidean norm max_norm if its norm is larger."""
     if isinstance(x, SelectedRows):
         return x.merged().map_values(lambda values: _shorten(values, max_norm))
     return _shorten(x, max_norm)

@@ -1,4 +1,4 @@
-"""The hash op: 64-bit xxHash of integer rows, bit for bit as real Fluid computes it, in wrapping uint64 arithmetic."""
+"""The hash op: 64-bit xxHash of integer rows, bit-identical to Fluid's, in wrapping uint64 arithmetic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _round(lane: Any, word: Any) -> Any:
 
 
 def xxhash64(words: list[Any], half_word: Any, seed: int) -> Any:
-    """XXH64 of rows of bytes: ``words`` are their 8-byte words, column by column, ``half_word`` 4 bytes after them."""
+    """XXH64 of rows of bytes: ``words`` are columns of 8-byte words, ``half_word`` an optional last 4 bytes."""
     with np.errstate(over="ignore"):
         start = np.uint64(seed)
         lanes = [start + _P1 + _P2, start + _P2, start, start - _P1]
@@ -57,7 +57,7 @@ def xxhash64(words: list[Any], half_word: Any, seed: int) -> Any:
 
 
 def _columns(x: Any) -> tuple[list[Any], Any]:
-    """The bytes of each row as little-endian 8-byte words, and the 4 bytes that may be left."""
+    """The bytes of each row as little-endian 8-byte words, and the last 4 bytes, if any are left."""
     if x.dtype.itemsize == 8:
         return [x[..., i].astype(jnp.uint64) for i in range(x.shape[-1])], None
     halves = [x[..., i].astype(jnp.uint32).astype(jnp.uint64) for i in range(x.shape[-1])]

@@ -1,4 +1,4 @@
-"""Ops that read or write places given by index tensors, and the ones that make index tensors of other kinds."""
+"""Ops that gather and scatter by index tensors, and ops that create or convert index tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from refluid.ops.core.static import integer
 
 
 def _require_places(index: Any, shape: tuple[int, ...]) -> None:
-    """Each column of ``index`` has the bound of its own axis."""
+    """Checks each column of ``index`` against the size of its axis."""
     if index.shape[-1] > len(shape):
         raise ValueError(f"Index has {index.shape[-1]} numbers a place, but X has only {len(shape)} dims")
     for i, bound in enumerate(shape[: index.shape[-1]]):
@@ -28,7 +28,7 @@ def _places(index: Any) -> tuple[Any, ...]:
 
 
 def _is_last(ids: Any, height: int) -> Any:
-    """Which ids are the last of their kind: the ones that stay when later writes overwrite earlier ones."""
+    """The mask of each id's last occurrence, which remains when later writes overwrite earlier ones."""
     order = jnp.arange(ids.shape[0], dtype=jnp.int32)
     last = jnp.full((height,), -1, jnp.int32).at[ids].max(order)
     return last[ids] == order
@@ -46,14 +46,14 @@ def _flat_ids(ids: Any, slot: str) -> Any:
 
 @op("gather", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=sequences_only_in("Index"))
 def gather(x, index, *, overwrite=True):
-    """The rows of x that Index names."""
+    """The rows of x at Index."""
     require_in_range(index, x.shape[0], slot="Index")
     return x[_flat_ids(index, "Index")]
 
 
 @op("gather_grad", inputs="X Index Out@GRAD", outputs="X@GRAD", grad=None, lod=None)
 def gather_grad(x, index, grad, *, overwrite=True):
-    """Where a row was gathered more than once, Fluid's ``overwrite`` keeps the last gradient; else they add up."""
+    """If a row was gathered repeatedly, its gradients add up, or with Fluid's ``overwrite`` the last one is kept."""
     ids = _flat_ids(index, "Index")
     if overwrite:
         grad = jnp.where(_rows_like(_is_last(ids, x.shape[0]), grad), grad, 0)
@@ -62,14 +62,14 @@ def gather_grad(x, index, grad, *, overwrite=True):
 
 @op("gather_nd", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=sequences_only_in("Index"))
 def gather_nd(x, index):
-    """x at the places in the rows of Index, which name the first axes."""
+    """x at the positions in the rows of Index, which index the leading axes."""
     _require_places(index, x.shape)
     return x[_places(index)]
 
 
 @op("scatter", inputs="X Ids Updates", outputs="Out", differentiable="X Updates", lod=None)
 def scatter(x, ids, updates, *, overwrite=True):
-    """x with the rows Ids replaced: by the last update of each, or by the sum of its updates."""
+    """x with each row in Ids replaced by its last update, or by the sum of its updates."""
     require_in_range(ids, x.shape[0], slot="Ids")
     ids = _flat_ids(ids, "Ids")
     if overwrite:
@@ -79,27 +79,27 @@ def scatter(x, ids, updates, *, overwrite=True):
 
 @op("scatter_grad", inputs="X Ids Updates Out@GRAD", outputs="X@GRAD Updates@GRAD", grad=None, lod=None)
 def scatter_grad(x, ids, updates, grad):
-    """Fluid passes the whole gradient on to X, replaced rows included, and to every update its row."""
+    """Fluid passes the whole gradient to X, replaced rows included, and to each update its row."""
     return grad, grad[_flat_ids(ids, "Ids")]
 
 
 @op("scatter_nd_add", inputs="X Index Updates", outputs="Out", differentiable="X Updates", lod=None)
 def scatter_nd_add(x, index, updates):
-    """x plus the updates at the places in the rows of Index."""
+    """x plus the updates at the positions in the rows of Index."""
     _require_places(index, x.shape)
     return x.at[_places(index)].add(updates)
 
 
 @op("index_select", inputs="X Index", outputs="Out", differentiable="X", lod=None)
 def index_select(x, index, *, dim=0):
-    """The slices of x along ``dim`` that Index names."""
+    """The slices of x along ``dim`` at Index."""
     require_in_range(index, x.shape[dim], slot="Index")
     return jnp.take(x, index, axis=dim)
 
 
 @op("index_sample", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=True)
 def index_sample(x, index):
-    """From each row of x, the elements that the same row of Index names."""
+    """The elements of each row of x at the indices in the same row of Index."""
     require_in_range(index, x.shape[1], slot="Index")
     return jnp.take_along_axis(x, index, axis=1)
 
@@ -116,13 +116,13 @@ def _infer_where_index(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 @op("where_index", inputs="Condition", outputs="Out", static="Condition", grad=None, infer=_infer_where_index, lod=None)
 def where_index(condition):
-    """The places, one a row, where the condition is true."""
+    """The positions where the condition is true, one per row."""
     return np.argwhere(condition).astype(np.int64)
 
 
 @op("multiplex", inputs="Ids X*", outputs="Out", differentiable="X", lod=None, row_wise=True)
 def multiplex(ids, xs):
-    """Row i of the result is row i of that x which Ids[i] names."""
+    """Row i of the result is row i of xs[ids[i]]."""
     require_in_range(ids, len(xs), slot="Ids")
     stacked = jnp.stack(xs)
     return stacked[ids.reshape(-1), jnp.arange(stacked.shape[1], dtype=jnp.int32)]
@@ -159,13 +159,13 @@ _ONE_HOT: dict[str, Any] = {
 
 @op("one_hot", infer=_infer_one_hot, **_ONE_HOT)
 def one_hot(ids, depth_tensor, *, depth=-1, dtype=5, allow_out_of_range=False):
-    """Ids [..., 1] as rows with a one; an id out of range, where allowed, as zeros."""
+    """Ids [..., 1] as one-hot rows; out-of-range ids, if allowed, give zeros."""
     return one_hot_v2(ids, depth_tensor, depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)[..., 0, :]
 
 
 @op("one_hot_v2", infer=_infer_one_hot_v2, **_ONE_HOT)
 def one_hot_v2(ids, depth_tensor, *, depth=-1, dtype=5, allow_out_of_range=False):
-    """As one_hot, for ids without the last dim of 1."""
+    """one_hot for ids without the last dim of 1."""
     depth = _depth(depth, depth_tensor)
     if not allow_out_of_range:
         require_in_range(ids, depth, slot="X")
@@ -174,7 +174,7 @@ def one_hot_v2(ids, depth_tensor, *, depth=-1, dtype=5, allow_out_of_range=False
 
 @op("shard_index", inputs="X", outputs="Out", grad=None, row_wise=True)
 def shard_index(ids, *, index_num, nshards, shard_id, ignore_value=-1):
-    """Ids of this shard counted from its start, the others replaced by ``ignore_value``."""
+    """Ids of this shard relative to its start; the others become ``ignore_value``."""
     if index_num < 1 or nshards < 1 or not 0 <= shard_id < nshards:
         raise ValueError(f"there is no shard {shard_id} of {nshards} over {index_num} ids")
     require_in_range(ids, index_num, slot="X")

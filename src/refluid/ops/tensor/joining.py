@@ -1,4 +1,4 @@
-"""Ops that put tensors together, take them apart, or repeat them."""
+"""Ops that join, split or repeat tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refluid.ops.sequence.packing import joined_rows
 
 
 def _unknown(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The same rank, nothing else known."""
+    """A shape of the same rank with all dims unknown."""
     return (-1,) * len(shape)
 
 
@@ -53,7 +53,7 @@ def _axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
     moves_values=True,
 )
 def concat(xs, axis_tensor, *, axis=0):
-    """The xs one after the other along ``axis``; along rows, the sequences of one after those of the other."""
+    """The xs concatenated along ``axis``; along rows, the sequences of each x follow those of the previous one."""
     axis = _checked_axis(axis if axis_tensor is None else integer(axis_tensor), xs[0].ndim)
     model = next((x for x in xs if isinstance(x, Ragged)), None)
     if model is not None and axis == 0:
@@ -71,7 +71,7 @@ def _checked_axis(axis: int, rank: int) -> int:
 
 
 def _sections(size: int, num: int, sections: list[int]) -> list[int]:
-    """The lengths of the pieces of a dim; one section of -1 takes what the others leave."""
+    """The lengths of the parts of a dim; one section may be -1, which takes the remainder."""
     if num > 0:
         if size % num:
             raise ValueError(f"a dim of {size} does not split into {num} equal pieces")
@@ -108,7 +108,7 @@ def _infer_split(inputs: Described, attrs: dict[str, Any]) -> Described:
     row_wise=_axis_is_inner,
 )
 def split(x, axis_tensor, section_tensors, *, axis=0, num=0, sections=()):
-    """x cut along ``axis`` into ``num`` equal pieces, or into pieces as long as ``sections`` says."""
+    """x split along ``axis`` into ``num`` equal parts, or into parts of lengths ``sections``."""
     axis = _checked_axis(axis if axis_tensor is None else integer(axis_tensor), x.ndim)
     lengths = _sections(x.shape[axis], num, integers(sections, tensors=section_tensors))
     borders = [sum(lengths[:i]) for i in range(1, len(lengths))]
@@ -121,7 +121,7 @@ def _new_axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
 
 @op("stack", inputs="X*", outputs="Y", row_wise=_new_axis_is_inner, moves_values=True)
 def stack(xs, *, axis=0):
-    """The xs along a new axis."""
+    """The xs stacked along a new axis."""
     return jnp.stack(xs, axis)
 
 
@@ -185,7 +185,7 @@ def expand(x, times_tensor, times_tensors, *, expand_times=()):
 
 @op("expand_as", inputs="X target_tensor", outputs="Out", differentiable="X", lod=None)
 def expand_as(x, target):
-    """x repeated until it is as large as the target."""
+    """x tiled to the target's shape."""
     if x.ndim != target.ndim or any(large % small for large, small in zip(target.shape, x.shape, strict=True)):
         raise ValueError(f"repeating X of shape {list(x.shape)} cannot give shape {list(target.shape)}")
     return jnp.tile(x, [large // small for large, small in zip(target.shape, x.shape, strict=True)])

@@ -1,4 +1,4 @@
-"""Matrix products and what belongs to them."""
+"""Matrix products and related linear algebra."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import Arguments, has_columns, sequences_only_in
 from refluid.ops.core.values import Ragged
 
-# Products that a kernel takes: of so many multiplications, by a matrix that caches hold, and of no very narrow ones.
+# The kernel takes products with this range of multiplications, a Y that fits in cache, and no very short side.
 _KERNEL_FROM, _KERNEL_TO, _KERNEL_MATRIX, _KERNEL_SIDE = 1 << 19, 1 << 25, 1 << 19, 16
 
 
 def _product(x, y):
-    """x @ y of matrices."""
+    """x @ y for matrices, by the kernel if it suits them."""
     kernel = kernels.find("matmul") if kernels.enabled() and _suits_kernel(x, y) else None
     return kernel.matmul(kernel.Form.PLAIN, x, y) if kernel else x @ y
 
@@ -30,7 +30,7 @@ def _suits_kernel(x, y):
 
 @op("mul", inputs="X Y", outputs="Out", row_wise=sequences_only_in("X"), matrix="Y")
 def mul(x, y, *, x_num_col_dims=1, y_num_col_dims=1):
-    """The product of x and y as matrices, each made by folding its first ``num_col_dims`` dims and its others."""
+    """x @ y as matrices: the first ``num_col_dims`` dims are folded into the rows, the others into the columns."""
     rows, columns = x.shape[:x_num_col_dims], y.shape[y_num_col_dims:]
     inner = math.prod(x.shape[x_num_col_dims:])
     if inner != math.prod(y.shape[:y_num_col_dims]):
@@ -40,7 +40,7 @@ def mul(x, y, *, x_num_col_dims=1, y_num_col_dims=1):
 
 
 def _rows_stay(attrs: dict[str, Any], arguments: Arguments) -> bool:
-    """Matrices of a batch are rows; otherwise only the rows of X are, and they must not be transposed."""
+    """The matrices of a batch count as rows; otherwise only the rows of X do, unless X is transposed."""
     (x,), (y,) = arguments["X"], arguments["Y"]
     if x.ndim > 2:
         return y.ndim > 2 or not isinstance(y, Ragged)
@@ -49,7 +49,7 @@ def _rows_stay(attrs: dict[str, Any], arguments: Arguments) -> bool:
 
 @op("matmul", inputs="X Y", outputs="Out", row_wise=_rows_stay, matrix="Y")
 def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
-    """alpha * x @ y over the last two dims; a 1-D x is a row, a 1-D y a column, before they are transposed."""
+    """alpha * x @ y over the last two dims; a 1-D x is a row, a 1-D y a column, before transposing."""
     x_is_vector, y_is_vector = x.ndim == 1, y.ndim == 1
     x = x[None, :] if x_is_vector else x
     y = y[:, None] if y_is_vector else y
@@ -71,7 +71,7 @@ def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
 
 
 def _with_batch_of(x, y):
-    """``y`` with the batch dims of ``x``; Fluid only compares how many matrices there are."""
+    """``y`` with the batch dims of ``x``; Fluid only compares the number of matrices."""
     if x.ndim == 2 or y.ndim == 2 or x.shape[:-2] == y.shape[:-2]:
         return y
     if math.prod(x.shape[:-2]) != math.prod(y.shape[:-2]):
@@ -107,7 +107,7 @@ def kron(x, y):
 
 @op("cross", inputs="X Y", outputs="Out")
 def cross(x, y, *, dim=9):
-    """The cross product along dim, by default (9) along the first dim of size 3."""
+    """The cross product along dim; the default, 9, means the first dim of size 3."""
     axis = x.shape.index(3) if dim == 9 else dim
     return jnp.cross(x, y, axis=axis)
 

@@ -1,4 +1,4 @@
-"""Ops that put a border around a tensor, and unfold, which reads it window by window."""
+"""Ops that pad a tensor, and unfold, which extracts sliding windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from refluid.ops.core.static import integers
 
 @op("pad", inputs="X", outputs="Out", row_wise=lambda attrs, arguments: not any(attrs["paddings"][:2]))
 def pad(x, *, paddings, pad_value=0.0):
-    """x between constants: paddings are before, after of each axis in turn."""
+    """x padded with a constant; ``paddings`` lists before and after for each axis in turn."""
     if len(paddings) != 2 * x.ndim:
         raise ValueError(f"paddings {list(paddings)} must be two numbers for each of the {x.ndim} dims of X")
     widths = list(zip(paddings[0::2], paddings[1::2], strict=True))
@@ -23,14 +23,14 @@ def pad(x, *, paddings, pad_value=0.0):
 
 @op("pad_constant_like", inputs="X Y", outputs="Out", differentiable="Y")
 def pad_constant_like(x, y, *, pad_value=0.0):
-    """y made as large as x, with constants after its ends."""
+    """y padded to x's shape with a constant, at the end of each axis."""
     if x.ndim != y.ndim or any(small > large for large, small in zip(x.shape, y.shape, strict=True)):
         raise ValueError(f"Y of shape {list(y.shape)} does not fit into the shape of X, {list(x.shape)}")
     widths = [(0, large - small) for large, small in zip(x.shape, y.shape, strict=True)]
     return jnp.pad(y, widths, constant_values=jnp.asarray(pad_value, y.dtype))
 
 
-# Where height and width are.
+# The axes of height and width.
 _PLANE = {"NCHW": (2, 3), "NHWC": (1, 2), "AnyLayout": (2, 3)}
 
 
@@ -58,7 +58,7 @@ def _infer_pad2d(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 @op("pad2d", inputs="X Paddings?", outputs="Out", static="Paddings", infer=_infer_pad2d, row_wise=True)
 def pad2d(x, paddings_tensor, *, paddings=(), mode="constant", pad_value=0.0, data_format="NCHW"):
-    """Images with a border of constants, of their reflection, or of their edge: top, bottom, left, right."""
+    """Images padded at top, bottom, left and right with a constant, their reflection or their edge."""
     paddings = integers(paddings, paddings_tensor)
     _check_border(x.shape, paddings, mode, data_format)
     top, bottom, left, right = paddings
@@ -72,7 +72,7 @@ def pad2d(x, paddings_tensor, *, paddings=(), mode="constant", pad_value=0.0, da
 
 @op("unfold", inputs="X", outputs="Y", lod=None)
 def unfold(x, *, kernel_sizes, strides=(1, 1), paddings=(0, 0, 0, 0), dilations=(1, 1)):
-    """The windows a convolution would see, as columns: [batch, channels * window, places]."""
+    """The windows a convolution would read, as columns: [batch, channels * window, positions]."""
     top, left, bottom, right = paddings
     padded = jnp.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)])
     rows, columns = (

@@ -1,6 +1,6 @@
-"""Ops that draw random numbers. The lowering makes the key, also from an op's own ``seed``; rules only use it.
+"""Ops that draw random numbers. The lowering makes the key, from the op's ``seed`` if it has one; rules only use it.
 
-random_crop and shuffle_batch carry a seed from run to run in a variable instead; they are functions of it.
+random_crop and shuffle_batch instead carry a seed from run to run in a variable and are pure functions of it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from refluid.ops.core.static import described, integers, length
 
 
 def _infer_drawn(default_dtype: int, keeps_known_dims: bool = False) -> Any:
-    """Shape inference of ops whose shape may come from tensors: what is not known while building is -1.
+    """Shape inference for ops whose shape may come from tensors: dims unknown at build time are -1.
 
-    Where one dim comes from a tensor, all ops but gaussian_random leave every dim open, as in Fluid.
+    If one dim comes from a tensor, all ops but gaussian_random leave every dim unknown, as in Fluid.
     """
 
     def infer(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -69,7 +69,7 @@ def gaussian_random(given=None, dims=(), *, shape=(), mean=0.0, std=1.0, dtype=5
 
 @_drawn("truncated_gaussian_random", inputs="", slices="fill")
 def truncated_gaussian_random(*, shape=(), mean=0.0, std=1.0, dtype=5, key):
-    """Normal, with nothing farther from ``mean`` than two ``std``."""
+    """Normal, truncated to within two ``std`` of ``mean``."""
     return noise.truncated_normal(key, shape, numpy_dtype(dtype), mean, std)
 
 
@@ -128,14 +128,14 @@ def _permutation(key: Any, size: int) -> Any:
 
 @_drawn("seed", inputs="")
 def seed_(*, seed=0, key):
-    """The given seed, or another one at each run."""
+    """The given seed, or a new one on each run."""
     drawn = (noise.bits(key, (1,)) >> np.uint32(1)).astype(jnp.int32)
     return jnp.full((1,), seed, jnp.int32) if seed else drawn
 
 
 @op("random_crop", inputs="X Seed?", outputs="Out SeedOut", grad=None)
 def random_crop(x, seed=None, *, shape=(), startup_seed=0):
-    """A window of ``shape`` out of the last dims, at a place of its own for each element of the leading dims."""
+    """A window of ``shape`` from the last dims, at a random position for each element of the leading dims."""
     shape = tuple(int(size) for size in shape)
     leading, window = x.shape[: x.ndim - len(shape)], x.shape[x.ndim - len(shape) :]
     if any(size > room for size, room in zip(shape, window, strict=True)):
@@ -150,7 +150,7 @@ def random_crop(x, seed=None, *, shape=(), startup_seed=0):
 
 @op("shuffle_batch", inputs="X Seed?", outputs="Out ShuffleIdx SeedOut", differentiable="X")
 def shuffle_batch(x, seed=None, *, startup_seed=0):
-    """The rows of x, the last dim being the row, in random order; ShuffleIdx says where each came from."""
+    """The rows of x, each spanning the last dim, in random order; ShuffleIdx holds the source of each."""
     key = _carried_key(seed, startup_seed)
     order = _permutation(key, math.prod(x.shape[:-1]))
     rows = x.reshape(-1, x.shape[-1])[order]
@@ -158,7 +158,7 @@ def shuffle_batch(x, seed=None, *, startup_seed=0):
 
 
 def _carried_key(seed: Any, startup_seed: int) -> Any:
-    """The key of the seed that the last run left, or of the first seed."""
+    """The key of the seed stored by the last run, or of the startup seed."""
     return jax.random.key(startup_seed if seed is None else seed.reshape(-1)[0])
 
 

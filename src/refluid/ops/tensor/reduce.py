@@ -1,4 +1,4 @@
-"""Ops that make one number out of many: reductions, norms, running sums. Fluid's scalars have the shape [1]."""
+"""Reductions, norms and cumulative sums. Fluid's scalars have shape [1]."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Axes = tuple[int, ...]
 
 
 def _extreme(select: Callable[..., Any], which: str) -> Callable[[Any, Axes], Any]:
-    """A maximum or minimum whose gradient goes to every element that attains it, undivided, as in Fluid."""
+    """A maximum or minimum whose full gradient goes to every element that attains it, as in Fluid."""
 
     @partial(jax.custom_jvp, nondiff_argnums=(1,))
     def extreme(x, axes):
@@ -46,7 +46,7 @@ def _sum(x, axes):
 
 
 def _mean(x, axes, rows=None):
-    """The mean of the elements; for integers cut to an integer. ``rows`` says how many of them are real."""
+    """The mean of the elements, truncated for integers. ``rows`` is the number of real rows."""
     count = math.prod(x.shape[axis] for axis in axes if axis or rows is None)
     count = jnp.asarray(count if rows is None else count * rows, x.dtype)
     total = _sum(x, axes)
@@ -74,7 +74,7 @@ def _euclidean(x, axes):
 
 
 def _register(type: str, function: Callable[..., Any], neutral: Any, **options: Any) -> None:
-    """Registers a reduction; ``neutral`` is, or makes from a dtype, the value that changes nothing in it."""
+    """Registers a reduction; ``neutral`` is its identity element, or a function that makes it from a dtype."""
 
     @op(type, inputs="X", outputs="Out", lod="aware", **options)
     def rule(x, *, dim=(0,), keep_dim=False, reduce_all=False, out_dtype=-1):
@@ -162,7 +162,7 @@ def p_norm(x, *, porder=2.0, axis=-1, keepdim=False):
 
 @op("dist", inputs="X Y", outputs="Out", lod=None)
 def dist(x, y, *, p=2.0):
-    """The p-norm of x - y: of order 0 the number of differences, of order +-inf the largest or smallest one."""
+    """The p-norm of x - y; p = 0 counts the differences, p = +-inf takes the largest or smallest."""
     x, y = aligned(x, y, -1)
     difference = x - y
     axes = tuple(range(difference.ndim))
@@ -190,7 +190,7 @@ def _runs_away_from_padding(attrs: dict[str, Any], arguments: Arguments) -> bool
 
 @op("cumsum", inputs="X", outputs="Out", row_wise=_runs_away_from_padding)
 def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
-    """Running sums along axis; exclusive ones leave out the element itself, reverse ones run from the end."""
+    """Cumulative sums along axis; exclusive ones omit the element itself, reverse ones run from the end."""
     axis %= x.ndim
     x = jnp.flip(x, axis) if reverse else x
     if exclusive:

@@ -1,4 +1,4 @@
-"""Ops that order or rank elements, or find the different ones."""
+"""Ops that sort, rank or deduplicate elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _register_place("arg_min", jnp.argmin, "smallest")
 
 @op("argsort", inputs="X", outputs="Out Indices", row_wise=not_along_rows("axis"))
 def argsort(x, *, axis=-1, descending=False):
-    """x in order along ``axis``, and where each element was; equal elements stay in their order."""
+    """x sorted along ``axis``, and the source index of each element; the sort is stable."""
     order = jnp.argsort(lax.stop_gradient(x), axis=axis, descending=descending, stable=True)
     return jnp.take_along_axis(x, order, axis=axis), order.astype(jnp.int64)
 
@@ -51,14 +51,14 @@ def _checked_k(k: int, size: int) -> int:
 
 @op("top_k", inputs="X K?", outputs="Out Indices", static="K", infer=_infer_top_k, row_wise=has_columns())
 def top_k(x, k_tensor, *, k=1):
-    """The k largest elements of each row, largest first, and where they were."""
+    """The k largest elements of each row, largest first, and their indices."""
     k = _checked_k(k if k_tensor is None else integer(k_tensor), x.shape[-1])
     _, places = lax.top_k(lax.stop_gradient(x), k)
     return jnp.take_along_axis(x, places, axis=-1), places.astype(jnp.int64)
 
 
 def _different(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The different elements in the order they first appear in, the place of each x among them, and their counts."""
+    """The unique elements in order of first appearance, the index of each x among them, and their counts."""
     _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
@@ -77,7 +77,7 @@ def _infer_unique_with_counts(inputs: Described, attrs: dict[str, Any]) -> Descr
 
 @op("unique", inputs="X", outputs="Out Index", static="X", grad=None, infer=_infer_unique, lod=None)
 def unique(x, *, dtype):
-    """The different elements of x as they first appear, and for each element of x its place among them."""
+    """The unique elements of x in order of first appearance, and the index of each element of x among them."""
     elements, index, _ = _different(x)
     return elements, index.astype(numpy_dtype(dtype))
 
@@ -92,6 +92,6 @@ def unique(x, *, dtype):
     lod=None,
 )
 def unique_with_counts(x, *, dtype):
-    """As unique, with how often each of the different elements appears."""
+    """unique, with the count of each unique element."""
     elements, index, counts = _different(x)
     return elements, index.astype(numpy_dtype(dtype)), counts.astype(numpy_dtype(dtype))

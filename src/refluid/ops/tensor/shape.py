@@ -1,5 +1,5 @@
-"""Ops that give the same elements another shape. The ``...2`` forms also output XShape: nothing but x's shape, which is
-all that real Fluid's gradient ops need."""
+"""Ops that reshape or transpose. The ``...2`` forms also output XShape, which holds only x's shape: all that Fluid's
+gradient ops need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from refluid.ops.core.static import described, integers, length
 def _register_with_shape(type: str) -> None:
     """Registers the ``...2`` form of an op, which is that op with x's shape as a second output.
 
-    XShape is an array without elements whose dims, after the first, are x's.
+    XShape is an empty array of shape [0, *x.shape].
     """
     plain = lookup(type)
 
@@ -37,7 +37,7 @@ def _register_with_shape(type: str) -> None:
 
 
 def _target(x_shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
-    """``wanted`` with 0 standing for x's dim at that place and one -1 for what is left."""
+    """``wanted`` with 0 replaced by x's dim at that position and one -1 by the remaining size."""
     if sum(dim == -1 for dim in wanted) > 1:
         raise ValueError(f"only one dim of shape {list(wanted)} may be -1")
     for i, dim in enumerate(wanted):
@@ -60,7 +60,7 @@ def _target(x_shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
 def _infer_reshape(inputs: Described, attrs: dict[str, Any]) -> Described:
     x, given, wanted = inputs["X"][0], described(inputs, "Shape"), attrs.get("shape", ())
     if inputs.get("ShapeTensor"):
-        # A dim that comes from a tensor is -1 in the attribute; several may be.
+        # Dims that come from tensors are -1 in the attribute; there may be several.
         dims = tuple(x.shape[i] if dim == 0 else dim for i, dim in enumerate(wanted))
     elif given is not None and not wanted:
         dims = (-1,) * (length(given) or 0)
@@ -79,7 +79,7 @@ def _infer_reshape(inputs: Described, attrs: dict[str, Any]) -> Described:
     moves_values=True,
 )
 def reshape(x, shape_tensor, shape_tensors, *, shape=()):
-    """x's elements in another shape; 0 keeps a dim, -1 is worked out."""
+    """x reshaped; 0 keeps a dim, -1 is inferred."""
     return x.reshape(_target(x.shape, integers(shape, shape_tensor, shape_tensors)))
 
 
@@ -96,9 +96,9 @@ def transpose(x, *, axis):
 
 
 def _squeezed(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """``shape`` without the ``axes`` of size 1, or without all dims of size 1; other axes are left alone.
+    """``shape`` without the ``axes`` of size 1, or, if empty, all dims of size 1; axes of other sizes stay.
 
-    A dim that is not known yet, -1, is taken for 1 where it is named.
+    An unknown dim, -1, counts as 1 if ``axes`` names it.
     """
     rank = len(shape)
     for axis in axes:
@@ -125,7 +125,7 @@ def squeeze(x, *, axes=()):
 
 
 def _unsqueezed(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """``shape`` with a 1 put in for each axis in turn, each counted in the shape made so far."""
+    """``shape`` with a 1 inserted at each axis in turn; each axis refers to the shape so far."""
     dims = list(shape)
     for axis in axes:
         if not -len(dims) - 1 <= axis <= len(dims):

@@ -1,4 +1,4 @@
-"""How alike two tensors are: cosines, bilinear forms, and where channels agree."""
+"""Similarity of tensors: cosines, bilinear forms, and agreement of channels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import op
 
-# No norm is taken as smaller than this, so that a row of zeros is like nothing else.
+# Lower bound on norms, so that the cosine with a row of zeros is 0.
 _SMALLEST_NORM = 1e-4
 
 
 @op("cos_sim", inputs="X Y", outputs="Out XNorm YNorm", differentiable="X Y", row_wise=True)
 def cos_sim(x, y):
-    """The cosine between rows of x and rows of y; a y of one row meets every row of x."""
+    """The cosine between rows of x and rows of y; a one-row y is compared with every row of x."""
     x_rows, y_rows = x.reshape(x.shape[0], -1), y.reshape(y.shape[0], -1)
     x_norm, y_norm = _norm(x_rows), _norm(y_rows)
     cosine = (x_rows * y_rows).sum(1, keepdims=True) / (x_norm * y_norm)
@@ -28,7 +28,7 @@ def _norm(x):
 
 @_norm.defjvp
 def _norm_jvp(primals, tangents):
-    """x / norm also where the norm is bounded, which is Fluid's gradient and has no 0 / 0."""
+    """x / norm even where the norm is bounded: Fluid's gradient, which avoids 0 / 0."""
     (x,), (dx,) = primals, tangents
     norm = _norm(x)
     return norm, (x * dx).sum(1, keepdims=True) / norm
@@ -43,13 +43,13 @@ def bilinear_tensor_product(x, y, weight, bias=None):
 
 @op("fsp", inputs="X Y", outputs="Out", row_wise=True)
 def fsp(x, y):
-    """How channels of x and channels of y go together, averaged over the image."""
+    """The products of channels of x and channels of y, averaged over the image."""
     return jnp.einsum("nchw,ndhw->ncd", x, y) / (x.shape[2] * x.shape[3])
 
 
 @op("similarity_focus", inputs="X", outputs="Out", grad=None)
 def similarity_focus(x, *, axis, indexes):
-    """Ones where a chosen slice along ``axis`` has its largest entries, no two in the same row or column."""
+    """Ones at the largest entries of the chosen slices along ``axis``, no two of a slice in the same row or column."""
     if axis not in (1, 2, 3) or x.ndim != 4:
         raise ValueError(f"X must have 4 dims and axis must be 1, 2 or 3, not {axis}")
     slices = jnp.moveaxis(x, axis, 1)[:, jnp.asarray(indexes)]
@@ -58,7 +58,7 @@ def similarity_focus(x, *, axis, indexes):
 
 
 def _largest_entries(matrix):
-    """Greedily: the largest entry, then the largest of what is left without its row and column, and so on."""
+    """Greedily picks the largest entry, removes its row and column, and repeats."""
     rows, columns = matrix.shape
 
     def choose(_, state):

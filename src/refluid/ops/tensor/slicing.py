@@ -22,7 +22,7 @@ def _without_flags(slots: str) -> str:
 
 
 def _clip(start: int, end: int, size: int) -> tuple[int, int]:
-    """Bounds in [0, size], negative ones counted from the end."""
+    """Bounds clipped to [0, size]; negative ones count from the end."""
     start, end = (bound + size if bound < 0 else bound for bound in (start, end))
     start, end = max(start, 0), min(max(end, 0), size)
     if start >= end:
@@ -31,7 +31,7 @@ def _clip(start: int, end: int, size: int) -> tuple[int, int]:
 
 
 def _decreased(dims: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """``dims`` without ``axes``; a tensor of Fluid keeps at least one dim."""
+    """``dims`` without ``axes``; Fluid's tensors keep at least one dim."""
     for axis in axes:
         if dims[axis] not in (1, -1):
             raise ValueError(f"decrease_axis names axis {axis}, but the slice has {dims[axis]} elements there, not one")
@@ -74,9 +74,9 @@ def slice_(x, starts_tensor, ends_tensor, starts_tensors, ends_tensors, *, axes,
 
 
 def _span(start: int, end: int, stride: int, size: int) -> tuple[int, int]:
-    """The lowest place and the number of places of a strided range; an end of -1 is open when counting down.
+    """The lowest index and the length of a strided range; an end of -1 is open if the stride is negative.
 
-    Fluid steps up from the lowest place even where the stride is negative, and reverses the result.
+    Fluid steps up from the lowest index even if the stride is negative, then reverses the result.
     """
     if stride == 0:
         raise ValueError("a stride must not be 0")
@@ -128,7 +128,7 @@ def strided_slice(
     strides=(),
     decrease_axis=(),
 ):
-    """Every stride-th element of x between starts and ends along ``axes``, backwards where a stride is negative."""
+    """Every stride-th element of x between starts and ends along ``axes``, reversed where a stride is negative."""
     starts = integers(starts, starts_tensor, starts_tensors)
     ends = integers(ends, ends_tensor, ends_tensors)
     strides = integers(strides, strides_tensor, strides_tensors)
@@ -143,7 +143,7 @@ def strided_slice(
 
 
 def _corners(dims: Sequence[int], shape: Sequence[int], offsets: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Where a box begins and ends in a tensor; a size of -1 extends to the end."""
+    """The start and end of a box in a tensor; a size of -1 extends to the end."""
     offsets = list(offsets) or [0] * len(dims)
     if len(shape) != len(dims) or len(offsets) != len(dims):
         raise ValueError(f"shape {list(shape)} and offsets {offsets} need a number for each dim of {list(dims)}")
@@ -197,19 +197,19 @@ def crop_tensor(x, shape_tensor, offsets_tensor, shape_tensors, offsets_tensors,
 
 @op("reverse", inputs="X", outputs="Out", lod=None, row_wise=not_along_rows("axis"))
 def reverse(x, *, axis):
-    """x backwards along each axis given."""
+    """x reversed along each given axis."""
     return jnp.flip(x, axis)
 
 
 @op("flip", inputs="X", outputs="Out", row_wise=not_along_rows("dims"))
 def flip(x, *, dims):
-    """x backwards along each of ``dims``."""
+    """x reversed along each of ``dims``."""
     return jnp.flip(x, dims)
 
 
 @op("roll", inputs="X", outputs="Out", row_wise=not_along_rows("dims"))
 def roll(x, *, shifts, dims=()):
-    """x shifted along ``dims``; what leaves at one end enters at the other."""
+    """x shifted cyclically along ``dims``."""
     if len(shifts) != len(dims):
         raise ValueError(f"shifts {list(shifts)} need one dim each, not {list(dims)}")
     return jnp.roll(x, shifts, dims)

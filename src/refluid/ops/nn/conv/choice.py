@@ -1,4 +1,4 @@
-"""Which form each product of a convolution takes; bench/lowerings.py measures them."""
+"""Chooses the form of each product of a convolution; bench/lowerings.py measures the forms."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Forms(NamedTuple):
 
 
 def choose(window: Window, batch: Any, dims: Sequence[int], channels: int, filters: int, dtype: Any) -> Forms:
-    """The forms that measured best on CPU, for x of ``batch`` images of ``dims`` with ``channels``.
+    """The forms that measured fastest on CPU, for ``batch`` images of size ``dims`` with ``channels``.
 
-    A batch of any size, as in an exported model, is an expression; it is taken to be a large one.
+    A symbolic batch size, as in an exported model, is treated as large.
 
-    Milliseconds of one AVX2 core (bench/lowerings.py), for correlate / spread / weight_gradient:
+    Milliseconds on one AVX2 core (bench/lowerings.py), for correlate / spread / weight_gradient:
 
         kernel   dims      channels    batch   lax                   offsets               others
         5x5      28 x 28   1 -> 20     64       1.0 / 14.2 /  3.1     9.1 /  2.9 /  5.9                1.3 as columns
@@ -56,9 +56,9 @@ def choose(window: Window, batch: Any, dims: Sequence[int], channels: int, filte
         return Forms("offsets", "offsets", "offsets")
     positions = math.prod(window.positions(dims))
     copied = size <= 64 and isinstance(batch, int) and batch * positions * size * channels <= 1 << 24
-    # XLA has a library for images, but not for those with up to 16 channels on either side.
+    # XLA uses a library for images, but not with 16 or fewer channels on either side.
     correlate_form = "columns" if copied and size > 9 and channels <= 8 and filters <= 16 else "lax"
-    # Spread as a convolution does the work of a product for every element of dims, not for every position.
+    # As a convolution, spread computes a product per element of dims rather than per position.
     wasteful = math.prod(dims) > 1.3 * positions and set(window.strides) == {1}
     if channels <= 4:
         weight_form = "columns" if copied else "offsets"

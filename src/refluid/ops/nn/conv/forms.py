@@ -55,11 +55,11 @@ def weight_gradient_lax(x, g, window):
     return jax.linear_transpose(lambda w: correlate_lax(x, w, window), w)(g)[0]
 
 
-# dot: a kernel of one element
+# dot: one-element kernels
 
 
 def _taken(x, window):
-    """The elements of x that a kernel of one element meets."""
+    """The elements of x that a one-element kernel reads."""
     x = padded(x, window)
     return lax.slice(x, (0,) * x.ndim, x.shape, (1, *window.strides, 1))
 
@@ -80,12 +80,12 @@ def weight_gradient_dot(x, g, window):
     return dot(as_rows(_taken(x, window)), as_rows(g), 0, 0).reshape(*window.kernel, x.shape[-1], g.shape[-1])
 
 
-# columns: one dot for all kernel elements together, over a copy of the input for each
+# columns: a single dot for all kernel elements, over one copy of the input per element
 
 
 def correlate_columns(x, w, window):
     positions, x = window.positions(x.shape[1:-1]), padded(x, window)
-    # A gather, because concatenating as many slices of few channels goes element by element.
+    # A gather, because concatenating that many slices of few channels copies element by element.
     by_dim = zip(positions, window.strides, window.reach, window.dilations, x.shape[1:-1], strict=True)
     places = np.zeros((1, 1), int)
     for n, stride, reach, dilation, dim in by_dim:
@@ -99,18 +99,18 @@ def correlate_columns(x, w, window):
 
 
 def weight_gradient_columns(x, g, window):
-    # Channels first: then every row of the copy is written, and every column of g read, in order.
+    # Channels first, so that rows of the copy are written, and columns of g read, in order.
     channels_first = jnp.moveaxis(padded(x, window), -1, 0)
     views = [view(channels_first, offset, window, g.shape[1:-1], lead=2) for offset in window.offsets()]
     columns = jnp.stack(views).reshape(len(views) * x.shape[-1], -1)
     return dot(columns, as_rows(g), 1, 0).reshape(*window.kernel, x.shape[-1], g.shape[-1])
 
 
-# shifts: depthwise, as many groups as channels; elementwise products of shifted views
+# shifts: depthwise (as many groups as channels), as elementwise products of shifted views
 
 
 def _repeated(x, times):
-    """Each channel of x ``times`` times in a row."""
+    """x with each channel repeated ``times`` times."""
     return x if times == 1 else jnp.repeat(x, times, axis=-1)
 
 
@@ -141,7 +141,7 @@ def spread_shifts(g, w, window, dims):
 def weight_gradient_shifts(x, g, window):
     positions, times = g.shape[1:-1], g.shape[-1] // x.shape[-1]
     x = padded(x, window)
-    # Summed in two steps: XLA adds up whole blocks with vector instructions, rows of a fused product one by one.
+    # Summed in two steps: XLA vectorises the sum of whole blocks, but adds rows of a fused product one by one.
     parts = next(n for n in (8, 7, 6, 5, 4, 3, 2, 1) if x.shape[0] % n == 0)
 
     def product(offset):

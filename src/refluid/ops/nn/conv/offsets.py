@@ -1,4 +1,4 @@
-"""Products of a convolution as one dot per kernel element, in a loop, so that large kernels make no large programs."""
+"""Products of a convolution as one dot per kernel element, in a loop, to keep the programs of large kernels small."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def interleaved(*pairs):
 
 @dataclass(frozen=True)
 class Blocks:
-    """Padded space cut into blocks of one stride, [N, blocks, stride, blocks, stride, ..., C].
+    """Padded space cut into stride-sized blocks, [N, blocks, stride, blocks, stride, ..., C].
 
-    There, what a kernel element meets is a contiguous piece, whatever the stride.
+    In this layout a kernel element reads a contiguous piece, whatever the stride.
     """
 
     window: Window
@@ -32,7 +32,7 @@ class Blocks:
         return tuple(n + (reach - 1) // stride for n, reach, stride in sides)
 
     def cut(self, x):
-        """x in blocks."""
+        """x cut into blocks."""
         x = padded(x, self.window)
         whole = (n * s for n, s in zip(self.counts, self.window.strides, strict=True))
         missing = [(0, n - dim, 0) for n, dim in zip(whole, x.shape[1:-1], strict=True)]
@@ -43,7 +43,7 @@ class Blocks:
         return jnp.zeros((batch, *interleaved(self.counts, self.window.strides), channels), dtype)
 
     def join(self, blocks):
-        """The x that `cut` made ``blocks`` of."""
+        """The inverse of `cut`."""
         sides = zip(self.positions, self.window.strides, self.window.reach, strict=True)
         ends = [(n - 1) * stride + reach for n, stride, reach in sides]
         dims = [n * s for n, s in zip(self.counts, self.window.strides, strict=True)]
@@ -51,11 +51,11 @@ class Blocks:
         return unpadded(lax.slice(x, [0] * x.ndim, (x.shape[0], *ends, x.shape[-1])), self.window)
 
     def piece(self, blocks) -> tuple[int, ...]:
-        """The shape of what a kernel element meets."""
+        """The shape of the piece that a kernel element reads."""
         return (blocks.shape[0], *interleaved(self.positions, [1] * len(self.positions)), blocks.shape[-1])
 
     def places(self):
-        """For each kernel element, where its piece begins, dim by dim."""
+        """The start of each kernel element's piece, per dim."""
         pairs = [map(divmod, offset, self.window.strides) for offset in self.window.offsets()]
         return jnp.asarray([[0, *itertools.chain.from_iterable(pair), 0] for pair in pairs], jnp.int32)
 

@@ -1,4 +1,4 @@
-"""The three products of convolutions, each in the form that is chosen for its shapes."""
+"""The three products of convolutions, each in the form chosen for its shapes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def correlate(x, w, window: Window):
 
 @custom_vjp(2, 3)
 def spread(g, w, window: Window, dims: tuple[int, ...]):
-    """The transpose of `correlate` in x, for x with space of ``dims``."""
+    """The transpose of `correlate` in x, for x with spatial dims ``dims``."""
     forms = choose(window, g.shape[0], dims, w.shape[-2] * window.groups, w.shape[-1], g.dtype)
     return SPREAD[forms.spread](g, w, window, dims)
 
@@ -51,7 +51,7 @@ correlate.defvjp(lambda x, w, window: (correlate(x, w, window), (x, w)), _correl
 spread.defvjp(lambda g, w, window, dims: (spread(g, w, window, dims), (g, w)), _spread_backward)
 
 
-# split: several groups, one after the other
+# split: one group at a time
 
 
 def _by_group(product, a, b, window, *dims):
@@ -61,7 +61,7 @@ def _by_group(product, a, b, window, *dims):
 
 
 def _jitted(*static, **products):
-    """Jitted, so that programs that run op by op neither trace the loops again nor dispatch every step of a form."""
+    """Jits the forms, so that op-by-op execution neither retraces the loops nor dispatches each step of a form."""
     return {name: jax.jit(product, static_argnums=static) for name, product in products.items()}
 
 

@@ -1,4 +1,4 @@
-"""The ops: Fluid's layouts and attributes around the products."""
+"""The convolution ops: Fluid's layouts and attributes on top of the products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refluid.ops.nn.conv.window import Window, as_given, channels_last, explicit
 def _window(dims, kernel, strides, paddings, padding_algorithm, dilations, groups) -> Window:
     if len(strides) != len(dims) or len(dilations) != len(dims):
         raise ValueError(f"strides {list(strides)} and dilations {list(dilations)} must hold {len(dims)} numbers each")
-    if padding_algorithm == "SAME":  # Fluid then forgets the dilations
+    if padding_algorithm == "SAME":  # Fluid then ignores the dilations
         dilations = (1,) * len(dims)
     pads = explicit_pads(paddings, padding_algorithm, dims, kernel, strides)
     return Window(tuple(kernel), tuple(strides), tuple(dilations), pads, groups)
@@ -90,7 +90,7 @@ def conv2d(
     groups=1,
     data_format="AnyLayout",
 ):
-    """The correlation of images with filters [O, C / groups, H, W], plus bias and residual where they are connected."""
+    """The correlation of images with filters [O, C / groups, H, W], plus bias and residual if given."""
     out = _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format)
     out = _with_bias(out, bias, data_format)
     return out if residual is None else out + residual
@@ -109,7 +109,7 @@ def conv3d(
     groups=1,
     data_format="AnyLayout",
 ):
-    """The correlation of volumes with filters [O, C / groups, D, H, W], plus residual where it is connected."""
+    """The correlation of volumes with filters [O, C / groups, D, H, W], plus residual if given."""
     out = _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format)
     return out if residual is None else out + residual
 

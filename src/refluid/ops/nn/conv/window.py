@@ -1,4 +1,4 @@
-"""How a kernel moves over space, and the views of an image that its elements meet."""
+"""How a kernel slides over space, and the views of an image that its elements read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jax import lax
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel moves over padded space; one entry per spatial dim.
+    """How a kernel slides over padded space; one entry per spatial dim.
 
-    ``pads`` are such that the last position of the kernel ends where padded space ends: a tail of the input that the
-    stride skips is a negative pad.
+    ``pads`` make the last kernel position end where padded space ends: a tail of the input that the stride skips is a
+    negative pad.
     """
 
     kernel: tuple[int, ...]
@@ -26,20 +26,20 @@ class Window:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """How much space the dilated kernel covers."""
+        """The extent of the dilated kernel."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def offsets(self) -> Iterator[tuple[int, ...]]:
-        """Where each element of the kernel lies, from the kernel's origin, in row-major order."""
+        """The offset of each kernel element from the kernel's origin, in row-major order."""
         return itertools.product(*(range(0, r, d) for r, d in zip(self.reach, self.dilations, strict=True)))
 
     def positions(self, dims: Sequence[int]) -> tuple[int, ...]:
-        """How often the kernel fits into space of ``dims``, in each dim."""
+        """The number of kernel positions in space of size ``dims``, per dim."""
         sides = zip(dims, self.pads, self.reach, self.strides, strict=True)
         return tuple((dim + low + high - reach) // stride + 1 for dim, (low, high), reach, stride in sides)
 
     def fitted(self, dims: Sequence[int], positions: Sequence[int]) -> Window:
-        """This window with the high pads that give ``positions`` on space of ``dims``."""
+        """This window with the high pads that give ``positions`` on space of size ``dims``."""
         sides = zip(dims, positions, self.pads, self.reach, self.strides, strict=True)
         return replace(self, pads=tuple((low, (n - 1) * s + r - dim - low) for dim, n, (low, _), r, s in sides))
 
@@ -50,7 +50,7 @@ def channels_last(x, data_format: str):
 
 
 def as_given(x, data_format: str):
-    """A channels-last x in ``data_format``."""
+    """Channels-last x converted to ``data_format``."""
     return x if data_format.endswith("C") else jnp.moveaxis(x, -1, 1)
 
 
@@ -81,7 +81,7 @@ def pads_of_transpose(window):
 
 
 def view(x, offset, window, positions, lead=1):
-    """The elements of padded x that the kernel element at ``offset`` meets; space begins at dim ``lead``."""
+    """The elements of padded x that the kernel element at ``offset`` reads; spatial dims start at ``lead``."""
     space = slice(lead, lead + len(offset))
     start, limit, step = [0] * x.ndim, list(x.shape), [1] * x.ndim
     start[space], step[space] = offset, window.strides
