@@ -1,7 +1,7 @@
 """Kernels for CPUs, compiled by numba and called from inside XLA's computations.
 
 XLA's CPU backend runs every loop over time steps on one core, and many matrix products too. Here they are plain loops
-over arrays, cut into independent parts that run on XLA's own threads. ``REFLUID_KERNELS=0`` leaves everything to XLA.
+over arrays, split into independent parts that run on XLA's own threads. ``REFLUID_KERNELS=0`` leaves everything to XLA.
 See docs/decisions/0005-kernels.md.
 """
 
@@ -23,7 +23,7 @@ _allowed = ContextVar("kernels allowed", default=False)
 
 @contextmanager
 def allowed(value: bool = True) -> Iterator[None]:
-    """Lets rules use kernels: what is traced inside is compiled for this machine's CPU and for nothing else."""
+    """Lets rules use kernels; code traced inside must be compiled for this machine's CPU only."""
     token = _allowed.set(value)
     try:
         yield
@@ -32,12 +32,12 @@ def allowed(value: bool = True) -> Iterator[None]:
 
 
 def enabled() -> bool:
-    """Whether a rule may use kernels, instead of operations that any XLA backend has. Shapes are known then."""
+    """Whether a rule may use kernels instead of operations that any XLA backend has. If so, shapes are known."""
     return _allowed.get() and os.environ.get("REFLUID_KERNELS") != "0"
 
 
 def on_cpu() -> bool:
-    """Whether what is traced now runs on a CPU, where a rule may choose among forms of the same operation."""
+    """Whether the code being traced runs on a CPU, where a rule may choose another form of an operation."""
     device: Any = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
 

@@ -1,7 +1,7 @@
 """Adam for all parameters of a step in one pass.
 
-XLA goes through a parameter and its moments three times, in about a dozen operations per layer,
-each of which it hands to its threads separately.
+XLA goes through a parameter and its moments three times, in about a dozen operations per layer, each dispatched to its
+threads separately.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from refluid.kernels.frame import MODE, argument, argument_count, attribute, res
 from refluid.kernels.products import ONE, in_order
 
 _WORTH_A_THREAD = 1 << 14  # elements
-_LINE = 16  # elements in a cache line, which no two threads write
+_LINE = 16  # elements in a cache line; no two threads write the same line
 _UPDATE, _ADVANCE = 0, 1
 
 # The arguments are a vector of beta1, beta2 and epsilon, and for each parameter:
 _PARAM, _GRAD, _RATE, _MOMENT1, _MOMENT2, _POWER1, _POWER2, _INPUTS = range(8)
-# Results are what is updated, in the memory of the arguments.
+# The results are the updated arguments, in the same memory.
 _UPDATED = (_PARAM, _MOMENT1, _MOMENT2, _POWER1, _POWER2)
 _NEW_PARAM, _NEW_MOMENT1, _NEW_MOMENT2, _NEW_POWER1, _NEW_POWER2, _OUTPUTS = range(6)
 
@@ -67,10 +67,10 @@ def adam(updates: Sequence[Sequence[Any]], beta1: float, beta2: float, epsilon: 
     """Updates parameters.
 
     Args:
-      updates: for each the parameter, gradient, learning rate, first and second moment, and powers of beta1 and beta2.
+      updates: for each, the parameter, gradient, learning rate, first and second moment, and powers of beta1 and beta2.
 
     Returns:
-      for each the new parameter, moments and powers.
+      for each, the new parameter, moments and powers.
     """
     constants = np.array([beta1, beta2, epsilon], np.float32)
     updated = [update[i] for update in updates for i in _UPDATED]

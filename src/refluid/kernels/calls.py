@@ -1,7 +1,7 @@
 """How XLA calls kernels.
 
-A kernel is a C function ``work(frame, part, parts)`` that numba compiles; `frame` says what it can read. No two parts
-may write the same elements, and results must not depend on the number of parts.
+A kernel is a C function ``work(frame, part, parts)`` that numba compiles; `frame` defines what it can read. No two
+parts may write the same elements, and results must not depend on the number of parts.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Kernel:
         Args:
           most_parts: how many parts are worth a thread of their own.
           mode: the value of the attribute `frame.MODE` in the kernel.
-          in_place: for arguments whose memory a result takes over, the index of the argument and of the result. XLA
-            copies arguments whose values are needed afterwards.
+          in_place: argument index -> result index, for results that take over the memory of an argument. XLA copies
+            arguments whose values are needed afterwards.
         """
         for x in arguments:
             fits = (x.dtype, x.ndim) in ((np.int64, 1), (np.float32, 2))

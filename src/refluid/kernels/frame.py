@@ -15,7 +15,7 @@ from numba import carray, njit  # pyright: ignore[reportPrivateImportUsage]
 from refluid.kernels.memory import call, float32_at, int64_at
 
 _MAJOR, _MINOR = 0, 3  # the version of the interface that the numbers below belong to
-# Where the fields are that we use, in words of 8 bytes: in XLA_FFI_CallFrame, XLA_FFI_Buffer, XLA_FFI_Api ...
+# The offsets of the fields that we use, in words of 8 bytes: in XLA_FFI_CallFrame, XLA_FFI_Buffer, XLA_FFI_Api ...
 _EXTENSION, _API, _CONTEXT, _ARGUMENT_COUNT, _ARGUMENTS, _RESULTS, _ATTRIBUTES = 1, 2, 3, 7, 9, 14, 20
 _DATA, _RANK, _DIMS = 3, 4, 5
 _DESTROY_ERROR, _SCHEDULE, _COUNT_THREADS = 8, 17, 18
@@ -66,13 +66,13 @@ def _matrix(buffer):
 
 @compiled
 def argument(frame, index):
-    """The argument with that number, of float32, as a matrix: all dims after the first are one."""
+    """The float32 argument with that number as a matrix: all dims after the first are merged."""
     return _matrix(word(word(frame, _ARGUMENTS), index))
 
 
 @compiled
 def result(frame, index):
-    """The result with that number, of float32, as a matrix."""
+    """The float32 result with that number, as a matrix."""
     return _matrix(word(word(frame, _RESULTS), index))
 
 
@@ -84,13 +84,13 @@ def attribute(frame, index):
 
 @compiled
 def call_site(frame):
-    """A number that identifies the operation of the compiled program that calls."""
+    """A number that identifies the calling operation in the compiled program."""
     return word(frame, _ATTRIBUTES)
 
 
 @compiled
 def reports_version(frame):
-    """Reports the version of the interface if this call asks for nothing else; returns whether it does."""
+    """Reports the version of the interface if this call requests nothing else; returns whether it does."""
     extension = word(frame, _EXTENSION)
     if extension == 0 or word(extension, 1) & 0xFFFFFFFF != _METADATA_TYPE:
         return False

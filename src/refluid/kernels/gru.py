@@ -1,7 +1,7 @@
 """The recurrence of a GRU over packed sequences, forward and backward.
 
-A row holds update gate, reset gate and candidate; the matrix of the candidate is one of its own, as it multiplies the
-hidden state after the reset. Lanes and parts are those of `refluid.kernels.lstm`.
+A row holds update gate, reset gate and candidate; the candidate has its own matrix, which multiplies the hidden state
+after the reset. Lanes and parts are those of `refluid.kernels.lstm`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, 
 
 @fast
 def _open_gates(gates, reset_hidden, h, i):
-    """From sums to the gates of lane ``i``, and the hidden state after the reset."""
+    """Computes the gates of lane ``i`` from their sums, and the hidden state after the reset."""
     size = h.shape[1]
     for j in range(2 * size):
         gates[i, j] = sigmoid(gates[i, j])
@@ -75,9 +75,9 @@ def _forward(frame, part, parts):
 
 @fast
 def _step_back(d_candidate, d_gates, dh, i, saved, row, before, place, origin_mode):
-    """From the gradient of lane ``i``'s hidden state to those of the candidate's and the update gate's sums.
+    """Computes the gradients of the sums of candidate and update gate from that of lane ``i``'s hidden state.
 
-    What goes past the gates to the hidden state before stays in ``dh``.
+    The direct gradient of the previous hidden state stays in ``dh``.
     """
     size = dh.shape[1]
     for j in range(size):
@@ -91,7 +91,7 @@ def _step_back(d_candidate, d_gates, dh, i, saved, row, before, place, origin_mo
 
 @fast
 def _reset_back(d_gates, dh, d_reset, i, saved, row, before, place):
-    """From the gradient of the hidden state after the reset to those of the reset gate's sums and of the one before."""
+    """Computes the gradients of the reset gate's sums and of the previous hidden state from ``d_reset``."""
     size = dh.shape[1]
     for j in range(size):
         r = saved[row, size + j]
@@ -143,10 +143,10 @@ def gru(
     """Hidden states as packed rows.
 
     Args:
-      sequences: what cuts the rows (`refluid.ops.core.values.Ragged`).
-      rows: what each step adds to the products of matrices and hidden state.
+      sequences: the sequences of the rows (`refluid.ops.core.values.Ragged`).
+      rows: the inputs that each step adds to the products of matrices and hidden state.
       h0: the hidden state before the first step, a row per sequence.
-      origin_mode: the update gate is the share of the old state instead of the new one.
+      origin_mode: the update gate weights the old state instead of the new one.
     """
     size, count = of_candidate.shape[0], sequences.sequences
     if rows.shape[1] != 3 * size or of_gates.shape != (size, 2 * size) or of_candidate.shape != (size, size):

@@ -38,7 +38,7 @@ class Lanes:
     @classmethod
     def of(cls, sequences: Any, is_reverse: bool) -> Lanes:
         """The lanes of packed sequences (`refluid.ops.core.values.Ragged`)."""
-        # Wrong offsets that the program computes are reported after the step; they must not lead out of bounds.
+        # Invalid computed offsets are reported after the step; until then, they must not cause out-of-bounds access.
         offsets = lax.cummax(jnp.clip(sequences.offsets[-1], 0, sequences.shape[0]))
         lengths = offsets[1:] - offsets[:-1]
         positions, owners = sequences.positions(), jnp.minimum(sequences.owners(), sequences.sequences - 1)
@@ -51,7 +51,7 @@ class Lanes:
         return cls(tuple(x.astype(jnp.int64) for x in walk), begins, owners, is_reverse, sequences.sequences)
 
     def before(self, rows: Any, initial: Any) -> Any:
-        """For each row that of the step before, and of ``initial`` where there is none."""
+        """For each row, the row of the step before, or of ``initial`` in the first step."""
         shifted = jnp.roll(rows, -1 if self.is_reverse else 1, axis=0)
         return jnp.where(self.begins[:, None], initial[self.owners], shifted)
 
@@ -67,7 +67,7 @@ def weight_gradient(rows: Any, d_products: Any) -> Any:
 
 @fast
 def walk(frame, part, parts):
-    """What one part of a kernel walks through, from the first four arguments: see `Lanes.walk`.
+    """Reads what one part of a kernel walks through from the first four arguments; see `Lanes.walk`.
 
     Returns the sequences of this part, longest first; of each the row it begins with, and its length; the distance from
     one step to the next; and how many rows are real.

@@ -19,7 +19,7 @@ from refluid.kernels.products import ONE, add_product, add_row, copy_row, fast, 
 
 @fast
 def _step(z, h, c, i, peepholes):
-    """From the sums in ``z`` to the gates, also in ``z``, and to the new state, for lane ``i``."""
+    """Turns the sums in ``z`` into gates in place, and computes the new state, for lane ``i``."""
     size = c.shape[1]
     has_peepholes = peepholes.shape[0] > 0
     if has_peepholes:
@@ -72,7 +72,7 @@ def _forward(frame, part, parts):
 
 @fast
 def _step_back(dz, dh, dc, i, gates, cell, row, before, place, peepholes):
-    """From the gradients of the state after lane ``i``'s row to those of the sums, and to that of the cell before."""
+    """Computes the gradients of the sums and of the previous cell from those of the state after lane ``i``'s row."""
     size = dc.shape[1]
     for j in range(size):
         o, t = gates[row, 3 * size + j], tanh(cell[row, j])
@@ -129,11 +129,11 @@ _forward_kernel, _backward_kernel = Kernel("lstm", _forward), Kernel("lstm_grad"
 
 
 def lstm(sequences: Any, is_reverse: bool, rows: Any, weight: Any, peepholes: Any, h0: Any, c0: Any) -> tuple[Any, Any]:
-    """Hidden states and cells as packed rows; no gradient comes in through the cells.
+    """Hidden states and cells as packed rows; no gradient flows through the cells.
 
     Args:
-      sequences: what cuts the rows (`refluid.ops.core.values.Ragged`).
-      rows: what each step adds to the product of weight and hidden state.
+      sequences: the sequences of the rows (`refluid.ops.core.values.Ragged`).
+      rows: the inputs that each step adds to the product of weight and hidden state.
       peepholes: the factors of the cell in input, forget and output gate, or no rows.
       h0, c0: the state before the first step, a row per sequence.
     """

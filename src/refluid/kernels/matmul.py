@@ -38,7 +38,7 @@ def _multiply_part(out, a, b, part, parts):
 
 @fast
 def _matrix(values, is_transposed):
-    """A matrix or its transpose. Both are of one type, so that what they are given to is compiled once."""
+    """A matrix or its transpose. Both have the same type, so that functions that take them are compiled once."""
     (height, width), (row, column) = values.shape, values.strides
     if is_transposed:
         return as_strided(values, (width, height), (column, row))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-# Fast, but without the assumption that there are no infinities and NaNs.
+# Fast math, except that infinities and NaNs are handled correctly.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 fast = njit(error_model="numpy", fastmath=_FAST)
-# Sums stay as they are written: b * x + (1 - b) * y would become y + b * (x - y), which is not as exact.
+# Sums are evaluated as written: b * x + (1 - b) * y would become y + b * (x - y), which is less exact.
 in_order = njit(error_model="numpy", fastmath=_FAST - {"reassoc"})
 inlined = njit(error_model="numpy", fastmath=_FAST, forceinline=True)
 
@@ -37,7 +37,7 @@ _Q = tuple(
 
 @inlined
 def tanh(x):
-    """Within a few units in the last place."""
+    """Accurate to a few units in the last place."""
     x = _FLAT if x > _FLAT else x
     x = -_FLAT if x < -_FLAT else x  # NaN stays NaN
     s = x * x
@@ -49,7 +49,7 @@ def tanh(x):
 
 @inlined
 def sigmoid(x):
-    """By way of tanh."""
+    """(tanh(x / 2) + 1) / 2."""
     return HALF * tanh(HALF * x) + HALF
 
 
@@ -69,7 +69,7 @@ def add_row(target, i, source, j):
 
 @fast
 def room(number, width):
-    """Zeros for that many rows, rounded up as `add_product` does."""
+    """Zeros for that many rows, rounded up as in `add_product`."""
     return np.zeros(((number + 3) // 4 * 4, width), np.float32)
 
 

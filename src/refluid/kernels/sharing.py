@@ -67,7 +67,7 @@ def shared_words(name: str, values: Sequence[int]) -> Any:
 
 @compiled
 def begin(frame):
-    """Creates the record of a kernel and asks other threads to run parts of it."""
+    """Creates the record of a kernel and requests other threads to run parts of it."""
     record = allocate(8 * _SIZE)
     state = words(record, _SIZE)
     for i in range(_SIZE):

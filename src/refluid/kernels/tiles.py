@@ -1,4 +1,4 @@
-"""Products of matrices, tile by tile: a tile of the result stays in vector registers while its sums grow.
+"""Products of matrices, tile by tile: a tile of the result stays in vector registers while its sums accumulate.
 
 The code of a tile is written for LLVM directly. numba's loops cannot hold a tile in registers, and are half as fast.
 """
@@ -18,7 +18,7 @@ from refluid.kernels.products import fast
 LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8  # of a vector register
 ROWS, VECTORS = 6, 2  # of a tile: with a row of the panel and a factor, they just fit into 16 registers
 WIDTH = VECTORS * LANES
-DEPTH = 256  # how many rows of a panel stay in the first cache
+DEPTH = 256  # how many rows of a panel stay in the L1 cache
 
 _FLOAT, _WORD, _INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
@@ -43,7 +43,7 @@ def _broadcast(builder: Any, scalar: Any) -> Any:
 
 
 def _multiply_add(builder: Any) -> Callable[..., Any]:
-    """a * b + c of vectors, rounded once where the machine can."""
+    """a * b + c of vectors, rounded once if the CPU supports it."""
     name = f"llvm.fmuladd.v{LANES}f32"
     function = builder.module.globals.get(name)
     function = function or ir.Function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
@@ -54,8 +54,9 @@ def _multiply_add(builder: Any) -> Callable[..., Any]:
 def _multiply_tile(context, rows, vectors, a, a_row, a_depth, panel, depth, out, out_row, adds):
     """out = a @ panel for the first ``rows`` rows and ``vectors`` vectors; with ``adds``, out += a @ panel.
 
-    These two are literals. Matrices are given by the addresses of their first elements, and the distances in bytes to
-    the next row, and to the next element along the depth. A panel is WIDTH columns wide, and its rows lie together.
+    ``rows`` and ``vectors`` are literals. Matrices are given by the addresses of their first elements, and the
+    distances in bytes to the next row and to the next element along the depth. A panel is WIDTH columns wide, and its
+    rows are contiguous.
     """
     tile_rows, tile_vectors = range(rows.literal_value), range(vectors.literal_value)
 
@@ -146,7 +147,7 @@ def _transpose(context, source, source_row, target, target_row):
 
 
 def _multiply_rows(vectors: int) -> Any:
-    """`_multiply_tile` for any number of rows up to ROWS; code for fewer sizes is compiled in less time."""
+    """`_multiply_tile` for any number of rows up to ROWS; compiling fewer tile sizes takes less time."""
 
     @fast
     def multiply_rows(rows, a, a_row, a_depth, panel, depth, out, out_row, adds):
@@ -170,7 +171,7 @@ _multiply_wide, _multiply_narrow = _multiply_rows(VECTORS), _multiply_rows(1)
 
 @fast
 def _pack(panel, b):
-    """Copies columns of ``b`` into a panel; there are 0s behind them where they are too few."""
+    """Copies columns of ``b`` into a panel; missing columns become zeros."""
     depth, width = b.shape
     source, target, row = b.ctypes.data, panel.ctypes.data, panel.strides[0]
     done = 0
@@ -192,10 +193,10 @@ def _pack(panel, b):
 
 @fast
 def multiply(out, a, b):
-    """out = a @ b; the rows of ``out`` lie together, ``a`` and ``b`` may be transposed."""
+    """out = a @ b; each row of ``out`` is contiguous; ``a`` and ``b`` may be transposed."""
     height, width = out.shape
     memory = np.empty(DEPTH * WIDTH + 16, np.float32)
-    shift = 15 - (memory.ctypes.data // 4 + 15) % 16  # rows of a panel must not lie across lines of the cache
+    shift = 15 - (memory.ctypes.data // 4 + 15) % 16  # rows of a panel must not straddle cache lines
     panel = memory[shift : shift + DEPTH * WIDTH].reshape(DEPTH, WIDTH)
     edge = np.empty((ROWS, WIDTH), np.float32)
     if a.shape[1] == 0:

@@ -71,7 +71,7 @@ class Checks:
         return list(self._flags)
 
     def check_feeds(self, values: Sequence[Any], positions: Mapping[str, int]) -> None:
-        """Raises if a fed array has an id out of range; ``positions`` tells where feeds are among ``values``."""
+        """Raises if a fed array has an id out of range; ``positions`` gives the index of each feed in ``values``."""
         for name, checks in self.on_feeds.items():
             array = np.asarray(plain(values[positions[name]]))
             if not array.size or array.dtype.kind not in "iu":

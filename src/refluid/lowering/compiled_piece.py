@@ -25,7 +25,7 @@ class CompiledPiece(StepPiece):
     """A piece as a function ``(mutable, others, key_data) -> (written, flags)``.
 
     ``mutable`` are persistable variables that the piece reads and writes: their buffers are donated. The function is
-    jitted once for each form of the state (shapes and dtypes), because what has to be checked depends on it.
+    jitted once for each form of the state (shapes and dtypes), because the checks depend on it.
     """
 
     def __init__(self, piece: Piece, options: Options):
@@ -75,13 +75,13 @@ class PieceFunction:
         if self._options.eager:
             return self._run
         target = self._target
-        # Accelerators choose layouts by themselves.
+        # Accelerators choose their own layouts.
         function = channels_last(self._run) if target.is_cpu else self._run
         options = target.compiler_options(_shares_products(self._piece.piece.schedule.ops))
         return jax.jit(function, donate_argnums=0, out_shardings=target.sharding, compiler_options=options)
 
     def prepare(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> None:
-        """Traces the piece: finds out what must be checked, and how, before anything runs."""
+        """Traces the piece, to find what must be checked, and how, before anything runs."""
         if self._options.eager:
             return
         traced = self.call.trace(mutable, others, key_data)
@@ -104,7 +104,7 @@ class PieceFunction:
             self.checks.check_flags(self.guard(mutable, others, key_data), self.guard.numbers)
 
     def check_flags(self, flags: Sequence[Any]) -> None:
-        """Raises if a check inside the step failed; the state is as it was then."""
+        """Raises if a check inside the step failed; the state is unchanged then."""
         self.checks.check_flags(flags, self.in_step or range(len(flags)))
 
     def _run(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> tuple[list[Any], list[Any]]:
@@ -114,14 +114,14 @@ class PieceFunction:
         others = [value.array() if isinstance(value, Shifted) else value for value in others]
         env = dict(zip((*piece.mutable, *piece.others), (*mutable, *others), strict=True))
         self.checks.begin(piece.piece.schedule.ops)
-        self._options.count.total += not eager  # compiled pieces come here only to be traced
+        self._options.count.total += not eager  # compiled pieces get here only while being traced
         with jax.default_device(self._target.device), kernels.allowed(self._target.is_cpu and not eager):
             run(piece.piece.schedule, env, self._context(key_data))
         written = [env.get(name) for name in piece.writes]
         flags = self.checks.flags()
         if self.in_step is not None:
             flags = [flags[number] for number in self.in_step]
-        if flags:  # a bad id must not leave a trace in the state
+        if flags:  # a bad id must not change the state
             fine = jnp.all(jnp.stack(flags))
             for i, before in enumerate(mutable):
                 written[i] = jax.tree.map(lambda new, old: jnp.where(fine, new, old), written[i], before)
@@ -142,12 +142,12 @@ class PieceFunction:
         return context
 
     def _updates_in_place(self) -> bool:
-        """Whether the step, as far as it is traced, will not have to leave the state as it was."""
+        """Whether the step may update the state in place: no check traced so far requires the old state."""
         return not (self.checks.computed if self.in_step is None else self.in_step)
 
 
 class BoundCompiledPiece:
-    """A compiled piece among others."""
+    """A compiled piece bound to a scope, in a step of several pieces."""
 
     def __init__(self, piece: CompiledPiece, binding: Binding):
         self._piece, self._binding = piece, binding
@@ -156,7 +156,7 @@ class BoundCompiledPiece:
     def __call__(self, run: Run) -> None:
         try:
             self._run(run)
-        except ValueError:  # JAX refuses arguments on another device, as after a run of the scope at another place
+        except ValueError:  # JAX rejects arguments on another device, as after the scope was run at another place
             if not self._binding.move_state():
                 raise
             run.env.update(self._binding.target.move({n: run.env.get(n) for n in self._piece.piece.reads}))
@@ -182,7 +182,7 @@ class BoundCompiledPiece:
 
 
 def _shares_products(ops: Sequence[Operator]) -> bool:
-    """Whether smaller matrix products are better shared between cores; see docs/decisions/0004-matrix-products.md."""
+    """Whether to share smaller matrix products between cores; see docs/decisions/0004-matrix-products.md."""
     return not any(op.definition.loops or _multiplies_back_by_large_matrix(op) for op in ops)
 
 

@@ -24,8 +24,8 @@ class Exchange(ABC):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         """Sends what the operators send of ``env`` and returns what they receive."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to end
-        """Tells the other side that this process is done."""
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Notifies the other side that this process is done."""
 
 
 class ExchangePiece(StepPiece):

@@ -1,4 +1,4 @@
-"""What is known while tracing: operators on constants are evaluated then, because their results decide shapes."""
+"""Constants known while tracing: operators on them are evaluated early, because their results determine shapes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def reads_and_writes(ops: Sequence[Operator]) -> tuple[list[str], list[str]]:
 
 
 def foldable_operators(ops: Sequence[Operator], outside: frozenset[str] = frozenset()) -> frozenset[int]:
-    """The ids of operators that are evaluated while tracing: constants that decide shapes, and arithmetic on them.
+    """The ids of operators that are evaluated while tracing: constants that determine shapes, and arithmetic on them.
 
     Args:
-      outside: names that are known where the operators begin.
+      outside: names that are known before the operators run.
     """
     wanted = static_reads(ops)
     if not wanted:
@@ -37,7 +37,7 @@ def foldable_operators(ops: Sequence[Operator], outside: frozenset[str] = frozen
 
 
 def known_before(ops: Sequence[Operator], operator: Operator, outside: frozenset[str] = frozenset()) -> set[str]:
-    """The names that are known while tracing when ``operator`` begins."""
+    """The names that are known while tracing before ``operator`` runs."""
     known = set(outside)
     for op in ops:
         if op is operator:
@@ -67,7 +67,7 @@ def known_around(block: Block) -> frozenset[str]:
 
 
 def static_reads(ops: Sequence[Operator]) -> set[str]:
-    """What must be known while tracing, by the operators and those in their blocks."""
+    """The names that must be known while tracing, for the operators and those in their blocks."""
     wanted = {name for op in ops for slot in op.definition.static for name in op.input(slot)}
     for block in (block for op in ops for block in op.sub_blocks()):
         inner = static_reads(block.ops)
@@ -88,13 +88,13 @@ def writers_behind(wanted: set[str], ops: Sequence[Operator]) -> list[Operator]:
 
 
 def is_constant(op: Operator) -> bool:
-    """Whether the results of an operator are known while tracing, whatever values it reads."""
+    """Whether the results of an operator are known while tracing, regardless of the values it reads."""
     constant = op.definition.constant
     return is_list(op) if constant == "of_list" else constant
 
 
 def is_list(op: Operator) -> bool:
-    """Whether only writes at known positions make the array ``X``: no lengths of sequences decide how long it is."""
+    """Whether only writes at known positions fill the array ``X``; its length does not depend on sequence lengths."""
     (name,) = op.input("X")
     return all(each.type == "write_to_array" for each in op.block.ops if name in each.output_arg_names)
 

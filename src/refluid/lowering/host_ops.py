@@ -1,7 +1,7 @@
 """Which operators cannot be compiled and run on the host, between compiled pieces.
 
-An op's definition says whether it always does (``host=True``), or names the question that a program has to answer:
-whether a loop or a branch has a form that XLA can express, and whether the length of an array is known while tracing.
+An op's definition says whether it always does (``host=True``), or names what to determine from the program: whether a
+loop or a branch has a form that XLA can express, or whether the length of an array is known while tracing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HostOps:
     ) -> set[int]:
         """The ids of the operators that run on the host.
 
-        An operator that carries a large array is among them: the array would become a constant of the compiled code.
+        This includes operators with an array attribute, which would become a constant of the compiled code.
         """
         makers: dict[str, int] = dict.fromkeys(outside, _KNOWN)
         folded = folded | {_KNOWN}
@@ -52,7 +52,7 @@ class HostOps:
         return host(op.attrs, frozenset(op.inputs)) if callable(host) else host
 
     def loop_form(self, op: Operator) -> StepForm | ArrayForm | None:
-        """The form in which a `while`, or its gradient, is compiled, if it is one that `lax.while_loop` lacks."""
+        """The form in which a `while`, or its gradient, is compiled other than by `lax.while_loop`, if there is one."""
         block: Block = op.attrs["sub_block"]
         if block.idx in self.eager_loops:
             return None
@@ -63,7 +63,7 @@ class HostOps:
         return arrays if arrays is not None and self._compiles_with_arrays(block) else None
 
     def _loop_needs_host(self, op: Operator) -> bool:
-        """Whether a loop has no form that compiles: lax.while_loop cannot be differentiated and keeps shapes."""
+        """Whether a loop has no form that compiles: lax.while_loop has fixed shapes and no gradient."""
         if self.loop_form(op) is not None:
             return False
         block: Block = op.attrs["sub_block"]
@@ -73,10 +73,10 @@ class HostOps:
         return not carried.issuperset(op.output("Out")) or not _keeps_shapes(block, op.output("Out"))
 
     def _branch_needs_host(self, op: Operator) -> bool:
-        """Whether a conditional block is too free for lax.cond.
+        """Whether lax.cond cannot express a conditional block.
 
-        Without an earlier value, what the branch writes is zeros where it is not taken: nothing may read it then. A
-        name that may have one, and does not come in, keeps it on the host only.
+        A variable without an earlier value becomes zeros if the branch is not taken; nothing may read it then. A
+        variable that may have an earlier value, but is not an input, keeps it on the host only.
         """
         block: Block = op.attrs["sub_block"]
         if not op.attrs.get("is_scalar_condition", False) or not self._compiles(block):
@@ -85,29 +85,29 @@ class HostOps:
         return any(_may_hold_value(op, name) for name in written if name not in op.input("Input"))
 
     def _comes_from_host(self, op: Operator) -> bool:
-        """Whether the array ``X`` is a list that a loop on the host fills, one tensor for each step of the batch."""
+        """Whether the array ``X`` is a list filled by a loop on the host, one tensor for each step of the batch."""
         (name,) = op.input("X")
         return any(self.runs_on_host(each) for each in op.block.ops if name in each.output_arg_names)
 
     def _has_unknown_sizes(self, op: Operator) -> bool:
-        """Whether values decide how many tensors the array ``X`` holds, or its tensors may have padding."""
+        """Whether the number of tensors in the array ``X`` depends on values, or they may have padding."""
         (name,), block = op.input("X"), op.block
         writes = [each for each in block.ops if each.type == "write_to_array" and name in each.output_arg_names]
         return not is_list(op) or any(block._var_recursive(each.input("X")[0]).lod_level for each in writes)
 
     def _needs_host(self, ops: Sequence[Operator], block: Block) -> bool:
-        """Whether one of these operators of a block that is being compiled cannot be."""
+        """Whether any of these operators of a block cannot be compiled."""
         outside = known_around(block)
         return bool(self.host_operators(ops, foldable_operators(ops, outside), outside))
 
     def _compiles(self, block: Block) -> bool:
-        """Whether a block that an operator runs has nothing in it that needs the host."""
+        """Whether nothing in a block needs the host."""
         return not self._needs_host(block.ops, block) and all(
             self._compiles(inner) for op in block.ops if not op.definition.host for inner in op.sub_blocks()
         )
 
     def _compiles_with_arrays(self, block: Block) -> bool:
-        """Whether nothing but positions in arrays needs values."""
+        """Whether a block needs values for nothing but positions in arrays."""
         others = [op for op in block.ops if op.type not in ARRAY_OPS and op.definition.host != "branch"]
         if self._needs_host(others, block):
             return False
@@ -117,7 +117,7 @@ class HostOps:
         )
 
 
-# What a definition's ``host`` leaves to the program.
+# How to decide where a definition's ``host`` depends on the program.
 _QUESTIONS = {
     "loop": HostOps._loop_needs_host,
     "branch": HostOps._branch_needs_host,
@@ -134,7 +134,7 @@ def _may_hold_value(op: Operator, name: str) -> bool:
 
 
 def _keeps_shapes(block: Block, names: Sequence[str]) -> bool:
-    """Whether another iteration leaves the variables as the first one did, in shape and dtype."""
+    """Whether the shapes of the variables are known and the same after every iteration."""
     after: dict[str, ShapeDtype] = {}
     for inner in block.ops:
         described = inner.described_inputs()

@@ -23,7 +23,7 @@ from refluid.scope import Scope
 
 @dataclass(frozen=True)
 class HostContext:
-    """What a host op may use besides its inputs."""
+    """The context of a host op."""
 
     operator: Operator
     scope: Scope
@@ -32,7 +32,7 @@ class HostContext:
 
     @property
     def caller(self) -> object:
-        """Stands for the operator, for rules that count their calls."""
+        """Identifies the operator, for rules that count their calls."""
         return self.operator
 
     def names(self, slot: str) -> list[str]:
@@ -40,18 +40,18 @@ class HostContext:
         return self.operator.input(slot) or self.operator.output(slot)
 
     def write(self, values: Sequence[Any], path: str, overwrite: bool, as_half: bool) -> None:
-        """Writes the op's inputs into a file."""
+        """Writes the op's inputs to a file."""
         write_values(path, self.operator.input("X"), values, self.scope, overwrite, as_half)
 
     def read(self, path: str, as_half: bool) -> list[Any]:
-        """Values for the op's outputs, from a file."""
+        """Reads values for the op's outputs from a file."""
         return read_values(path, self.operator, self.scope, as_half)
 
 
 class HostPiece(StepPiece):
-    """Operators that need values, or the outside world."""
+    """Operators that need concrete values, or do input and output."""
 
-    is_random = True  # it is handed the key in any case
+    is_random = True  # it always receives the key
 
     def __init__(self, piece: Piece, options: Options):
         self.piece, self.options = piece, options

@@ -47,9 +47,9 @@ class Context:
     key: Any = None  # jax.random key of this step
     seed_key: Any = None  # jax.random key of the program, the same in every step
     report: Callable[[Operator, Check, Any], None] | None = None
-    host: Callable[[Operator], Any] | None = None  # what a host op may use besides its inputs
-    padded: bool = False  # whether sequences may carry rows of padding
-    in_place: Callable[[], bool] = _never  # whether the state as it was is not needed any more
+    host: Callable[[Operator], Any] | None = None  # makes the context of a host op
+    padded: bool = False  # whether sequences may have padding rows
+    in_place: Callable[[], bool] = _never  # whether the old state is no longer needed
     eager_loops: frozenset[int] = frozenset()  # loops that cannot be compiled, by the index of their block
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
 
@@ -74,8 +74,8 @@ class Schedule:
 
     @classmethod
     def of_inner(cls, block: Block) -> Schedule:
-        """A block that an operator runs. It has no gradient ops: its operator is differentiated as a whole."""
-        kept = lowered(block.program).inner  # loops ask for it in every iteration
+        """The schedule of an operator's block. It has no gradient ops: the operator is differentiated as a whole."""
+        kept = lowered(block.program).inner  # loops look it up in every iteration
         version, known = kept.get(block.idx, (None, None))
         if known is not None and version == block.program._version:
             return known
@@ -90,7 +90,7 @@ class Schedule:
 def pair_gradients(ops: Sequence[Operator]) -> dict[int, int]:
     """Finds, for each derived gradient operator, the forward operator before it that made its inputs.
 
-    Several are alike where variables are overwritten in place: their gradients follow in the opposite order.
+    Several match if variables are overwritten in place; their gradients follow in reverse order.
     """
     made: dict[Any, list[int]] = {}
     seen: dict[Any, int] = {}
@@ -157,9 +157,9 @@ def _write(
 
 
 def groups_together(ops: Sequence[Operator]) -> list[list[Operator]]:
-    """The operators in order, with those in one list that can be run by one call of ``together``.
+    """The operators in order; those that one call of ``together`` can run are in one list.
 
-    An operator joins a group as long as none in between touches what the group reads and writes.
+    An operator joins a group as long as none in between conflicts with the group's reads and writes.
     """
     groups: list[list[Operator]] = []
     waiting: list[Operator] = []
@@ -258,7 +258,7 @@ class BlockRunner:
     context: Context
 
     def names(self, slot: str) -> list[str]:
-        """The names of the values in a slot, as the operator's blocks know them."""
+        """The names of the values in a slot, as the operator's blocks refer to them."""
         names = self.op.input(slot) or self.op.output(slot)
         return [self.op.originals.get(name, name) for name in names]
 
@@ -269,7 +269,7 @@ class BlockRunner:
 
     @property
     def key(self) -> Any:
-        """The random key of the step, as plain integers, or None."""
+        """The data of the step's random key, or None."""
         return None if self.context.key is None else jax.random.key_data(self.context.key)
 
     def __call__(self, block: Block, env: Environment, iteration: Any = 0) -> Environment:
@@ -283,7 +283,7 @@ class BlockRunner:
         return env
 
     def loop(self, env: Environment, names: list[str], test: str) -> Environment | None:
-        """What a `while` leaves in the variables ``names``, or None if it has no compiled form of ours.
+        """The variables ``names`` after a `while`, or None if it has no special compiled form.
 
         Args:
           test: the name of the condition.
@@ -306,7 +306,7 @@ class BlockRunner:
 
         Args:
           iteration: None for operators that run once for all iterations: their checks are made outside the loop.
-          failed: receives, for each check of an iteration, whether it failed. The loop has to carry that out.
+          failed: receives, for each check of an iteration, whether it failed. The loop must return these flags.
         """
         env = dict(env)
         if key is not None:
@@ -331,7 +331,7 @@ class BlockRunner:
         return env
 
     def report(self, failed: dict[tuple[Operator, Requirement], Any]) -> None:
-        """Reports the checks that a loop has carried out."""
+        """Reports the results of the checks in a loop."""
         if self.context.report is not None:
             for (op, check), flag in failed.items():
                 self.context.report(op, check, ~flag)
@@ -360,9 +360,9 @@ def _requirement(check: Check) -> Requirement:
 def operator_key(op: Operator, context: Context) -> Any:
     """The key of a random operator.
 
-    A seed of its own fixes the numbers for good, as in Fluid. Otherwise they depend on the program's seed, the name
-    of the variable and, unless the variable is a parameter being initialised, the step. Names, not positions: a copy
-    of the operator in a clone or a recomputed segment draws the same numbers.
+    The operator's own seed fixes the numbers permanently, as in Fluid. Otherwise they depend on the program's seed, the
+    name of the variable and, unless the variable is a parameter being initialised, the step. Names are used instead of
+    positions, so that a copy of the operator in a clone or a recomputed segment draws the same numbers.
     """
     seed = op.attrs.get("seed", 0)
     if seed and op.attrs.get("fix_seed", True):
@@ -375,7 +375,7 @@ def operator_key(op: Operator, context: Context) -> Any:
 
 
 def explain(op: Operator, env: Environment, error: Exception) -> OpError:
-    """The error with the op, its variables as they are now, and the user's line."""
+    """The error with the op, the current shapes of its variables, and the user's line."""
     described = {}
     for name in op.input_arg_names:
         value = env.get(name)

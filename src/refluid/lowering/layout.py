@@ -1,10 +1,11 @@
 """Channels-last images throughout a step.
 
 Rules of convolutions and poolings work channels-last and transpose at their borders, because Fluid's images are
-channels-first. XLA's CPU backend keeps every intermediate row-major: it does not move such transposes away, and
-makes slow loops of them. `channels_last` evaluates a traced function with the transposes back to channels-first left
-undone: they travel through elementwise operations, broadcasts, reductions and the like until they meet a transpose to
-channels-last, or something that needs the elements in order. No number changes, only where it lies in memory.
+channels-first. XLA's CPU backend keeps every intermediate row-major: it does not eliminate such transposes, and
+compiles them to slow loops. `channels_last` evaluates a traced function and defers the transposes back to
+channels-first: they move through elementwise operations, broadcasts, reductions and the like until they meet a
+transpose to channels-last, or an operation that needs the elements in order. No number changes, only its place in
+memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-# Primitives whose output elements depend on the input elements at the same place only.
+# Primitives whose output elements depend only on the input elements at the same place.
 _ELEMENTWISE = frozenset(
     """abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh
     digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le lgamma log log1p logistic lt max
@@ -26,7 +27,7 @@ _ELEMENTWISE = frozenset(
     stop_gradient sub tan tanh xor""".split()
 )
 _REDUCTIONS = frozenset("reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split())
-# Calls that mean the same as their bodies once nothing differentiates them any more.
+# Calls that can be replaced by their bodies, because they are no longer differentiated.
 _CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -37,7 +38,7 @@ _CALLS = {
 
 
 class Image:
-    """A channels-first value whose elements lie channels-last, in ``array``."""
+    """A channels-first value whose elements are stored channels-last, in ``array``."""
 
     def __init__(self, array: Any):
         self.array = array
@@ -73,7 +74,7 @@ class Spread:
 
 
 def channels_last(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, with images kept channels-last between the rules that want them so."""
+    """``function``, with images kept channels-last between the rules that use that layout."""
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
@@ -138,7 +139,7 @@ def _reduced(equation: Any, value: Image) -> Any:
     axes = equation.params["axes"]
     order = _to_last(value.array.ndim)
     (out,) = _bind(equation, [value.array], {**equation.params, "axes": tuple(sorted(order.index(a) for a in axes))})
-    left = [dim for dim in order if dim not in axes]  # the value's dims that remain, as they lie in ``out``
+    left = [dim for dim in order if dim not in axes]  # the value's remaining dims, in the order of ``out``
     return lax.transpose(out, np.argsort(left)) if left != sorted(left) else out
 
 

@@ -1,7 +1,7 @@
-"""What the lowering keeps of a program: its compiled steps and the schedules of its inner blocks.
+"""What the lowering stores for a program: its compiled steps and the schedules of its inner blocks.
 
-It hangs on the program and goes with it. Compiled steps refer to operators, and operators to their program, so a table
-elsewhere, even one with weak keys, would keep every program alive.
+It is an attribute of the program and is freed with it. Compiled steps refer to operators, and operators to their
+program, so a separate table, even one with weak keys, would keep every program alive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from refluid.lowering.step import CompiledStep, Step, StepKey
 
 MOST_STEPS = 256  # compiled steps of one program; the least recently used is evicted, and compiled again if needed
-MOST_CALLS = 1024  # forms of a call that find their step directly; beyond it they are looked up again
+MOST_CALLS = 1024  # forms of a call that find their step directly; the table is cleared when it is full
 
 
 class CompiledSteps:
@@ -52,17 +52,17 @@ class CompiledSteps:
 
 
 class Lowered:
-    """What is kept of one program."""
+    """What is stored for one program."""
 
     def __init__(self):
         self.first_run = threading.RLock()  # threads compile a program once
         self.steps = CompiledSteps()
         self.inner: dict[int, tuple[int, Schedule]] = {}  # block index -> program version, schedule
-        # Steps by what a call of `Executor.run` looks like. Weak: a step belongs to its scope as well.
+        # Steps by the form of a call of `Executor.run`. Weak, because a step also belongs to its scope.
         self.by_call: dict[tuple[Any, ...], ref[Step]] = {}
 
     def remember_call(self, call: tuple[Any, ...], step: Step) -> None:
-        """Lets the next call that looks the same find its step without being read."""
+        """Lets later calls of the same form find their step directly."""
         if len(self.by_call) >= MOST_CALLS:
             self.by_call.clear()
         self.by_call[call] = ref(step)
@@ -72,7 +72,7 @@ _making = threading.Lock()
 
 
 def lowered(program: Program) -> Lowered:
-    """What is kept of ``program``; made on first use."""
+    """What is stored for ``program``; created on first use."""
     if program.lowered is None:
         with _making:
             if program.lowered is None:

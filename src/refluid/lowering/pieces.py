@@ -1,4 +1,4 @@
-"""What the pieces of a step have in common: each is made once, bound to scopes, and run on values by name."""
+"""Common parts of the pieces of a step: each is made once, bound to scopes, and run on named values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Options:
-    """What all pieces of a step are made for."""
+    """Options shared by all pieces of a step."""
 
     place: Place
     target: Target
@@ -50,10 +50,10 @@ class Binding:
     scope: ref[Scope]
     holders: Mapping[str, Holder]  # of everything that the step reads from the scope or writes there
     target: Target
-    on_close: list[Callable[[], None]] = field(default_factory=list)  # end what pieces share with other processes
+    on_close: list[Callable[[], None]] = field(default_factory=list)  # close what pieces share with other processes
 
     def move_state(self) -> bool:
-        """Moves state that lives on another device to the step's; says whether there was any."""
+        """Moves state that lives on another device to the step's; returns whether there was any."""
         found = [holder for holder in self.holders.values() if not self.target.holds(holder.value)]
         for holder in found:
             holder.value = self.target.move(holder.value)
@@ -69,7 +69,7 @@ class Run:
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
 
 
-# A piece in a scope: writes its results into ``run.env``, and the persistable ones into the scope.
+# A piece bound to a scope: writes its results into ``run.env``, and the persistable ones into the scope.
 BoundPiece = Callable[[Run], None]
 
 
@@ -77,8 +77,8 @@ class StepPiece(ABC):
     """A piece of a step, ready to be bound to any number of scopes."""
 
     is_random = False
-    changes_state = False  # whether it takes over the memory of state that it changes
+    changes_state = False  # whether it reuses the memory of state that it changes
 
     @abstractmethod
     def bind(self, binding: Binding) -> BoundPiece:
-        """The piece in a scope."""
+        """Binds the piece to a scope."""

@@ -1,4 +1,4 @@
-"""Plans: a block cut into compiled pieces, host pieces and exchanges, with what each of them reads and writes."""
+"""Plans: a block split into compiled pieces, host pieces and exchanges, with what each reads and writes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def make_plan(
 
 
 def _group(ops: Sequence[Operator], pairs: dict[int, int], on_host: set[int]) -> list[tuple[list[Operator], Where]]:
-    """Runs of operators that go together."""
+    """Groups consecutive operators that run together."""
     while True:
         groups: list[tuple[list[Operator], Where]] = []
         for op in ops:
@@ -101,9 +101,9 @@ def communicates(op: Operator) -> bool:
 
 
 def _torn_pairs(groups: Sequence[tuple[list[Operator], Where]], pairs: dict[int, int]) -> set[int]:
-    """Operators and their gradients in different pieces, although something the operators read is overwritten between.
+    """Operators and their gradients in different pieces, if an input of the operator is overwritten in between.
 
-    The gradient cannot be computed from inputs that are gone. Pullbacks live through a step on the host only.
+    The gradient cannot be recomputed from overwritten inputs. Pullbacks last for a whole step on the host only.
     """
     ops = [op for group, _ in groups for op in group]
     piece_of = {id(op): position for position, (group, _) in enumerate(groups) for op in group}
@@ -118,7 +118,7 @@ def _torn_pairs(groups: Sequence[tuple[list[Operator], Where]], pairs: dict[int,
 
     def loses(gradient: int, forward: int) -> bool:
         op = ops[place[forward]]
-        # Only control flow and writes to arrays need what they overwrite themselves.
+        # Only control flow and writes to arrays need the values that they overwrite themselves.
         first = place[forward] + (0 if "run_block" in op.definition.services or op.definition.static else 1)
         return any(first <= i < place[gradient] for name in op.input_arg_names for i in writes.get(name, ()))
 
@@ -126,9 +126,9 @@ def _torn_pairs(groups: Sequence[tuple[list[Operator], Where]], pairs: dict[int,
 
 
 def _folded_before(group: Sequence[Operator], earlier: Sequence[Operator], folded: frozenset[int]) -> list[Operator]:
-    """The constants of earlier pieces that decide shapes in this one; a value that crosses pieces is no constant.
+    """The constants of earlier pieces that determine shapes in this one: values passed between pieces are not constant.
 
-    What is constant only further on in the piece must not become so at its beginning.
+    Names that become constant only later in the piece are not included.
     """
     wanted = static_reads(group) | {name for op in group if id(op) in folded for name in op.input_arg_names}
     wanted &= known_before([*earlier, group[0]], group[0])

@@ -1,4 +1,4 @@
-"""Ragged values in rules that are unaware of sequences, and the padding that keeps compilations few.
+"""Ragged values in rules that are unaware of sequences, and the padding that limits the number of compilations.
 
 A rule with lod="share" sees rows. Its outputs become sequences again if they have as many rows as its sequence inputs.
 Gradients become sequences like the variables they belong to.

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 ALIGNMENT = 64
-COPIED_AT_ONCE = 100_000  # bytes; XLA copies what is smaller without a thread
+COPIED_AT_ONCE = 100_000  # bytes; XLA copies smaller arrays without a thread
 
 
 class Staging(threading.local):
@@ -32,7 +32,7 @@ class Staging(threading.local):
         self._buffers: dict[int, np.ndarray] = {}
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """Returns the values of a step, large arrays at odd addresses as copies that XLA reads in place."""
+        """Returns the values of a step, with large unaligned arrays copied so that XLA reads them in place."""
         return [
             self._copy(index, value)
             if value.__class__ is np.ndarray and value.nbytes >= COPIED_AT_ONCE and not _is_read_in_place(value)
@@ -58,7 +58,7 @@ def _is_read_in_place(array: np.ndarray) -> bool:
 
 
 def phase_of(array: np.ndarray) -> int:
-    """Returns the distance in bytes of an array from the address before it that XLA could read in place."""
+    """Returns the distance in bytes of an array from the aligned address before it."""
     return _address(array) % ALIGNMENT
 
 

@@ -88,17 +88,17 @@ class CompiledStep:
         self.bound: WeakKeyDictionary[Scope, Step] = WeakKeyDictionary()
 
     def bind(self, scope: Scope) -> Step:
-        """The step in a scope, not run yet."""
+        """Binds the step to a scope, without running it."""
         return SinglePieceStep(self, scope) if self._is_single else PieceByPieceStep(self, scope)
 
     def step_in(self, scope: Scope) -> Step | None:
-        """The step that was kept for a scope, if its variables are still the same."""
+        """The step stored for a scope, if its variables are still the same."""
         found = self.bound.get(scope)
         return found if found is not None and found.epoch == scope.epoch else None
 
 
 class Step(ABC):
-    """A compiled step in a scope, whose variables it has looked up. It does not keep the scope alive."""
+    """A compiled step bound to a scope and its variables. It does not keep the scope alive."""
 
     def __init__(self, compiled: CompiledStep, scope: Scope):
         options = compiled.options
@@ -110,7 +110,7 @@ class Step(ABC):
         program = compiled.block.program
         self._program_uid, self._seed = program.uid, program.random_seed
         self._is_random = any(piece.is_random for piece in compiled.pieces)
-        # A step takes over the memory of the state it changes, so threads change it one after the other.
+        # A step reuses the memory of the state it changes, so threads must change it one at a time.
         changes = any(piece.changes_state for piece in compiled.pieces)
         self._alone = scope.changing if changes else nullcontext()
 
@@ -123,7 +123,7 @@ class Step(ABC):
     def _run(self, feeds: Sequence[Any], key_data: np.ndarray | None) -> list[Any]: ...
 
     def close(self) -> None:
-        """Ends what the step shares with other processes."""
+        """Closes what the step shares with other processes."""
         for close in self._binding.on_close:
             close()
 
@@ -161,7 +161,7 @@ class SinglePieceStep(Step):
             function.check_feeds(state, others, key_data)
         try:
             results, flags = function.call(state, others, key_data)
-        except ValueError:  # JAX refuses arguments on another device, as after a run of the scope at another place
+        except ValueError:  # JAX rejects arguments on another device, as after the scope was run at another place
             if not self._binding.move_state():
                 raise
             return self._run(feeds, key_data)
@@ -170,7 +170,7 @@ class SinglePieceStep(Step):
         if flags:
             function.check_flags(flags)
         if not self._awaited and results:
-            # JAX may still be reading the fed arrays in place, on another thread: they are the caller's again now.
+            # JAX may still be reading the fed arrays in place on another thread; the caller may modify them after this.
             jax.block_until_ready(results[0])
         return [self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)]
 

@@ -1,8 +1,8 @@
-"""Loops that fill arrays of tensors, compiled: beam searches above all.
+"""Compiled loops that fill arrays of tensors, mainly beam searches.
 
-The arrays become `Stacked` ones, with as many slots as the loop has iterations at most. Tracing an iteration with the
-room of the first tensors, then with that of what it writes, until nothing grows, finds the room they need. Gradients do
-not flow through such a loop; where they must, or where no bound is known, it runs on the host.
+The arrays become `Stacked`, with a slot for each possible iteration. To find the room that tensors need, an iteration
+is traced with the room of the first tensors, then with that of the tensors it writes, until nothing grows. Gradients do
+not flow through such a loop; if they must, or if no bound is known, it runs on the host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Values = dict[str, Any]
 Failed = dict[tuple[Operator, "Requirement"], Any]
 
 ARRAY_OPS = ("read_from_array", "write_to_array", "lod_array_length")
-_MOST_TRACES = 4  # after so many traces of an iteration, tensors are taken to grow for ever
+_MOST_TRACES = 4  # after this many traces of an iteration, tensors are assumed to grow forever
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ def _counts_positions(operator: Operator, block: Block) -> bool:
 
 
 def _counts(operator: Operator, block: Block, name: str) -> bool:
-    """Whether a variable begins as a constant and is only ever incremented by one."""
+    """Whether a variable starts as the constant 0 and is only ever incremented by one."""
     writers = [op for op in _all_ops(block) if name in op.output_arg_names and not op.sub_blocks()]
     counted = len(writers) == 1 and writers[0].type == "increment" and writers[0].attr("step") == 1
     return counted and _constant(operator, name) == 0
 
 
 def _constant(operator: Operator, name: str) -> int | None:
-    """What a variable holds before the loop, if a constant says so."""
+    """The value of a variable before the loop, if it is a constant."""
     before = operator.block.ops[: operator.block.ops.index(operator)]
     writers = [op for op in before if name in op.output_arg_names]
     if len(writers) != 1 or writers[0].type != "fill_constant" or writers[0].input_arg_names:
@@ -102,7 +102,7 @@ def _constant(operator: Operator, name: str) -> int | None:
 
 
 def run_array_loop(run_block: BlockRunner, form: ArrayForm, env: Values, names: list[str], test: str) -> Values:
-    """What the loop leaves in the variables ``names``; it runs as long as ``test`` holds."""
+    """Runs the loop while ``test`` holds; returns the variables ``names`` after it."""
     block = form.block
     changing = {*names, test}
     missing = [name for name in changing if name not in env]
@@ -133,7 +133,7 @@ def _stacked(tensors: list[Any], like: Any, slots: int) -> Stacked:
 
 
 def _rooms(run_block: BlockRunner, block: Block, env: Values, arrays: dict[str, list], changing: set[str]) -> Values:
-    """What the tensors of each array must have room for."""
+    """The room that the tensors of each array need."""
     likes: Values = {}
     for name, tensors in arrays.items():
         likes[name] = None
@@ -142,7 +142,7 @@ def _rooms(run_block: BlockRunner, block: Block, env: Values, arrays: dict[str, 
     for _ in range(_MOST_TRACES):
         records = {name: Record(like) for name, like in likes.items()}
         outlines = {name: Outline(record) for name, record in records.items()}
-        # The values are no arguments: those that are known stay known.
+        # The values are not arguments, so that known ones stay known.
         jax.eval_shape(lambda o=outlines: _iteration(run_block, block, {**env, **o}, 0, changing))
         found = {name: record.like for name, record in records.items()}
         if jax.tree.map(_sizes, found) == jax.tree.map(_sizes, likes):
@@ -163,7 +163,7 @@ def _iteration(
 
 
 def _compiled(run_block: BlockRunner, block: Block, env: Values, changing: set[str], test: str) -> Values:
-    """The loop itself; it carries along what its iterations check, and reports it at the end."""
+    """The loop itself; it carries the results of the checks in its iterations and reports them at the end."""
     start = {name: env[name] for name in changing}
     checks: list[tuple[Operator, Requirement]] = []
 

@@ -1,8 +1,8 @@
 """Loops that step through sequences, recognized by the operators they consist of.
 
-A DynamicRNN becomes a `while` over arrays of tensors. Where each array is read and written as a DynamicRNN does it, the
-loop can be compiled: arrays of steps are read at the counter, memories are read there and written one further, results
-are written there.
+A DynamicRNN becomes a `while` over arrays of tensors. The loop can be compiled if each array is read and written as a
+DynamicRNN does: arrays of steps are read at the counter, memories are read at the counter and written one position
+further, results are written at the counter.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def is_differentiated(loop: Operator) -> bool:
 
 
 class _Recognition:
-    """One attempt to see a loop over steps in a `while`."""
+    """An attempt to recognize a `while` as a loop over steps."""
 
     def __init__(self, loop: Operator, block: Block, before: Sequence[Operator]):
         self.loop, self.block, self.before = loop, block, before
-        # An inner loop has arrays of its own.
+        # An inner loop has its own arrays.
         self.reads = [op for op in block.ops if op.type == "read_from_array" and op.input("X")[0] not in block.vars]
         self.writes = [op for op in block.ops if op.type == "write_to_array" and op.output("Out")[0] not in block.vars]
         moving = {id(op) for op in (*self.reads, *self.writes)}
@@ -140,7 +140,7 @@ class _Recognition:
         return len(writers) == 1 and writers[0].type == "write_to_array" and self._is_zero(writers[0].input("I")[0])
 
     def _is_self_contained(self, counter: str, arrays: set[str]) -> bool:
-        """Whether the rest of the block uses no arrays and leaves nothing else outside."""
+        """Whether the rest of the block uses no arrays and writes nothing else outside."""
         local = set(self.block.vars)
         for op in self.body:
             names = {*op.input_arg_names, *op.output_arg_names}

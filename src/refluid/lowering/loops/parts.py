@@ -1,7 +1,7 @@
-"""Which operators of a loop over steps have to be in the loop.
+"""Decides which operators of a loop over steps can run outside the loop.
 
-A row-wise operator gives the same rows whether it sees those of one step or of all steps. So it can run before the loop
-if it depends on no memory, and after the loop if no memory depends on it.
+A row-wise operator computes the same rows whether it gets those of one step or of all steps. So it can run before the
+loop if it depends on no memory, and after the loop if no memory depends on it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Parts:
     core: tuple[Operator, ...]
     late: tuple[Operator, ...]
     given: tuple[str, ...]  # rows of all steps that the loop reads
-    kept: tuple[str, ...]  # rows that are collected in the loop, for what comes after it
+    kept: tuple[str, ...]  # rows that are collected in the loop for operators after it
 
 
 def split_body(form: StepForm, shapes: dict[str, Any], sliced: set[str], early: set[str]) -> Parts:
     """Splits the body of a loop.
 
     Args:
-      shapes: what each name holds in one iteration.
+      shapes: the shape of each variable in one iteration.
       sliced: the step inputs that are rows.
-      early: those of them that lie in the order of the loop, so that one call can handle all steps.
+      early: those of them that are stored in the order of the loop, so that one call can handle all steps.
     """
     reads = {name for names in form.inputs.values() for name in names}
     rows = {name for name, value in shapes.items() if is_rows(value)}
@@ -75,7 +75,7 @@ def _is_row_wise(op: Operator, shapes: dict[str, Any], rows: set[str], local: se
     if definition.random or definition.lod == "aware" or op.sub_blocks() or definition.static:
         return False
     if any(writes[name] > 1 or name in op.input_arg_names for name in names):
-        return False  # a name that is overwritten is another value at another time
+        return False  # an overwritten name has different values at different times
     inner = local.intersection(op.input_arg_names)
     if not inner or not inner.union(names) <= rows | {n for n in names if n not in shapes}:
         return False

@@ -1,8 +1,8 @@
-"""The loop of a DynamicRNN, compiled: all sequences take a step together, longest first.
+"""The compiled loop of a DynamicRNN: all sequences take a step together, longest first.
 
-The rows of a step lie together in batch order (see `recurrence`), so an iteration takes a slice as wide as there are
-sequences and treats those that have ended as padding. Operators that do not depend on a memory run once before the
-loop, on the rows of all steps, and operators on which no memory depends run once after it; what is left is a loop.
+The rows of a step are contiguous in batch order (see `recurrence`), so an iteration takes a slice with a row for each
+sequence and treats those that have ended as padding. Operators that do not depend on a memory run once before the loop,
+on the rows of all steps, and operators on which no memory depends run once after it; only the rest is a loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = dict[str, Any]
 
 
 def run_step_loop(run_block: BlockRunner, form: StepForm, env: Values) -> Values:
-    """What the loop leaves, by name: arrays, and the counter."""
+    """Runs the loop; returns its arrays and the counter, by name."""
     frame = _frame(run_block, form, env)
     steps = {name: env[array] for array, names in form.inputs.items() for name in names}
     sliced = {name: array.items for name, array in steps.items() if not isinstance(array.items, Ragged)}
@@ -63,7 +63,7 @@ def run_step_loop(run_block: BlockRunner, form: StepForm, env: Values) -> Values
 
 
 def _frame(run_block: BlockRunner, form: StepForm, env: Values) -> Frame:
-    """The steps, as the rank table has them; a loop without memories does not get to see it, but what it sorted."""
+    """The steps according to the rank table or, if a loop without memories does not read it, to a step input."""
     if form.table in env:
         table: RankTable = env[form.table]
         return Frame(table.order.starts, table.steps, table.width, table.order.packed.shape[0])
@@ -84,7 +84,7 @@ def _initial(run_block: BlockRunner, array: Any, width: int) -> Ragged:
 
 
 def _remembered(history: Any, count: Any, frame: Frame) -> Steps:
-    """The array of a memory: what it began with, and what each step left."""
+    """The array of a memory: its initial value, and its value after each step."""
     width = frame.width
     first = jnp.roll(history[:width], width - count, 0)
     starts = jnp.concatenate([(width - count).reshape(1), width + frame.starts]).astype(jnp.int32)
@@ -92,7 +92,7 @@ def _remembered(history: Any, count: Any, frame: Frame) -> Steps:
 
 
 def _check(run_block: BlockRunner, form: StepForm, parts: Parts, shapes: Values, initial: list[Any]) -> None:
-    """Lets the loop run on the host if something is not rows, or changes its shape."""
+    """Makes the loop run on the host if something is not rows or changes its shape."""
     for name in (*parts.kept, *form.outputs.values()):
         if not is_rows(shapes[name]):
             run_block.fall_back(f"{name} is not rows, one for each sequence")

@@ -1,7 +1,7 @@
-"""Arrays of tensors: lists of values, each of its own shape; `Steps` or `Stacked` where values decide how many.
+"""Arrays of tensors: lists of values of any shapes; `Steps` or `Stacked` if their number depends on values.
 
-An index decides how long a list is, so it must be known while tracing; a counter that starts as a constant is.
-Writing gives a new list: the array as it was comes in through ``Array``, a slot real Fluid does without.
+An index determines the length of a list, so it must be known while tracing, as is a counter that starts as a constant.
+Writing returns a new list; the previous array is read through ``Array``, a slot that real Fluid does not have.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _like_x = described_like("X")
     overwrites="Array:Out",
 )
 def write_to_array(x, i, array=None):
-    """The array with x at position i; positions left out before it hold zeros."""
+    """The array with x at position i; skipped positions before it hold zeros."""
     if isinstance(array, Stacked | Outline):
         return array.with_tensor(x, _traced_position(i, array))
     index = _position(i)
@@ -47,7 +47,7 @@ def write_to_array(x, i, array=None):
 
 @op("read_from_array", inputs="X I X_W?", outputs="Out", static="I", differentiable="X", lod="aware", infer=_like_x)
 def read_from_array(x, i, x_w=None):
-    """What the array holds at position i."""
+    """The tensor at position i of the array."""
     if isinstance(x, Stacked | Outline):
         return x.at(_traced_position(i, x))
     if isinstance(x, Steps):
@@ -77,7 +77,7 @@ def _position(i) -> int:
 
 
 def one_count(inputs: Described, attrs: dict) -> Described:
-    """The inference of a count."""
+    """Inference for an op that returns a count."""
     return {"Out": [ShapeDtype((1,), np.dtype("int64"))]}
 
 
@@ -88,7 +88,7 @@ def lod_array_length(x):
 
 
 def _infer_joined(inputs: Described, attrs: dict[str, Any]) -> Described:
-    """How many tensors there are, and how large each is along the axis, is not known."""
+    """The number of tensors and their sizes along the axis are not known."""
     x, axis = inputs["X"][0], attrs.get("axis", 0)
     rank = len(x.shape) + bool(attrs.get("use_stack"))
     shape = list(x.shape)
@@ -101,7 +101,7 @@ def _infer_joined(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 @op("tensor_array_to_tensor", inputs="X", outputs="Out OutIndex", lod="aware", infer=_infer_joined, host="array_sizes")
 def tensor_array_to_tensor(x, *, axis=0, use_stack=False):
-    """The tensors of an array joined along an axis, or stacked, and how large each of them is there."""
+    """The tensors of an array, concatenated or stacked along an axis, and their sizes along that axis."""
     tensors = [plain(without_padding(each)) for each in as_list(x)]
     if not tensors:
         raise ValueError("the array holds no tensors")

@@ -1,7 +1,7 @@
-"""A traced function as a list of equations, so that a loop can treat some of them on their own.
+"""A traced function as a list of equations, so that a loop can handle some of them separately.
 
-What depends only on values from outside the loop is computed once. A product of a step's rows and such a value, a
-weight matrix, is left to the loop, which may know it already, and may add up the weight's gradients all at once.
+Values that depend only on the outside of the loop are computed once. A product of a step's rows and such a value, a
+weight matrix, is left to the loop, which may have saved it and can compute the weight's gradient in one product.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-# Calls that can be replaced by their bodies; those with gradients of their own cannot.
+# Calls that can be replaced by their bodies; those with custom gradients cannot.
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr"}
 _PRODUCT = (((1,), (0,)), ((), ()))  # the dimension numbers of rows @ matrix
 
@@ -23,7 +23,7 @@ class _Constant:
     value: Any
 
 
-Atom = int | _Constant  # a number stands for a value that is computed or given
+Atom = int | _Constant  # a number identifies a computed or given value
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class _Equation:
 
 @dataclass(frozen=True)
 class Product:
-    """``rows @ weight``; weight counts among the values from outside that the loop is given."""
+    """``rows @ weight``; ``weight`` is an index into the results of `Equations.before`."""
 
     weight: int
     shape: tuple[int, ...]
@@ -48,9 +48,9 @@ class Product:
 
 
 class Equations:
-    """A function of some values from outside the loop, and of others that are new in every iteration.
+    """A function of values from outside the loop and of values that change in every iteration.
 
-    products: those of its equations that the loop may treat on its own.
+    products: the equations that the loop may handle separately.
     """
 
     def __init__(self, function: Callable[..., list[Any]], outside: Sequence[Any], changing: Sequence[Any], rows: int):
@@ -81,7 +81,7 @@ class Equations:
         self.only_in_products = [atom not in others for atom in self._border]
 
     def before(self, outside: Sequence[Any]) -> list[Any]:
-        """What iterations need of the outside, computed once."""
+        """The values from outside that iterations need, computed once."""
         values: dict[Atom, Any] = dict(zip(self._outside, outside, strict=True))
         for equation in self._once:
             values.update(
@@ -92,7 +92,7 @@ class Equations:
     def run(
         self, border: Sequence[Any], changing: Sequence[Any], product: Callable[..., Any] | None = None
     ) -> list[Any]:
-        """The function's results. ``product(i, rows, weight)`` gives those of product number i; None computes them."""
+        """The function's results. ``product(i, rows, weight)`` computes product number i, if it is given."""
         values: dict[Atom, Any] = dict(zip((*self._border, *self._changing), (*border, *changing), strict=True))
         for equation in self._always:
             inputs = [_read(atom, values) for atom in equation.inputs]
@@ -110,7 +110,7 @@ class Equations:
         return self._count
 
     def _inline(self, jaxpr: Any, consts: Sequence[Any], given: Sequence[Atom]) -> list[Atom]:
-        """Appends the equations of ``jaxpr``, with those of the functions that it calls; returns its results."""
+        """Appends the equations of ``jaxpr``, including those of functions that it calls; returns its results."""
         names: dict[Any, Atom] = dict(zip(jaxpr.invars, given, strict=True))
         names.update((variable, _Constant(value)) for variable, value in zip(jaxpr.constvars, consts, strict=True))
 

@@ -1,7 +1,7 @@
 """Branches and loops over blocks.
 
-They are compiled where XLA can express them, and otherwise run on the host, iteration by iteration: the lowering
-decides (`refluid.lowering.host_ops`).
+They are compiled if XLA can express them, and otherwise run on the host, iteration by iteration. The lowering decides
+(`refluid.lowering.host_ops`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from refluid.ops.sequence.nested import without_padding
     overwrites="Input:Out",
 )
 def conditional_block(conditions, inputs, *, run_block, sub_block, is_scalar_condition=False):
-    """Runs the block if the condition holds; else ``Out`` keeps its values, as far as they are among ``Input``.
+    """Runs the block if the condition holds; otherwise ``Out`` keeps the values that are among ``Input``.
 
     With a condition per row, both branches of an IfElse run, each on its rows.
     """
@@ -55,7 +55,7 @@ def conditional_block(conditions, inputs, *, run_block, sub_block, is_scalar_con
 
 @op("select_input", inputs="X* Mask", outputs="Out", differentiable="X", lod="aware")
 def select_input(xs, mask):
-    """The input that the mask counts to. One alone is taken: a branch on the host writes only if it is taken."""
+    """The input with index ``mask``, or the only one with a value: a branch on the host writes only if it is taken."""
     present = [x for x in xs if x is not None]
     if len(present) == 1:
         return present[0]
@@ -64,7 +64,7 @@ def select_input(xs, mask):
 
 @op("select_output", inputs="X Mask", outputs="Out*", differentiable="X", infer=described_elsewhere)
 def select_output(x, mask, *, run_block):
-    """x to the output that the mask counts to; zeros to the others."""
+    """Passes x to the output with index ``mask``, and zeros to the others."""
     count = len(run_block.names("Out"))
     return [jnp.where(_branch(mask, count) == i, x, jnp.zeros_like(x)) for i in range(count)]
 
@@ -85,7 +85,7 @@ def _branch(mask, count: int):
     overwrites="X:Out",
 )
 def while_(x, condition, *, run_block, sub_block, is_test=False):
-    """Runs the block as long as the condition, which it writes, holds."""
+    """Runs the block while the condition, which the block updates, holds."""
     env = _environment(run_block, "X", x)
     names = run_block.names("Out")
     (test,) = run_block.names("Condition")

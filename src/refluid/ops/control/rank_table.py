@@ -1,4 +1,4 @@
-"""The ops that a DynamicRNN is made of, around its loop: sequences sorted by length, step by step, and back."""
+"""The ops around the loop of a DynamicRNN: sorting sequences by length, splitting them into steps, and the inverse."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def lod_rank_table(x, *, level=0):
 
 @op("max_sequence_len", inputs="RankTable", outputs="Out", grad=None, lod="aware", infer=one_count)
 def max_sequence_len(table):
-    """How long the longest sequence is."""
+    """The length of the longest sequence."""
     return table.steps.astype(jnp.int64).reshape(1)
 
 
 def _with_levels(change: int) -> Infer:
-    """X with more or fewer levels."""
+    """X with ``change`` more levels."""
     return described_like("X", lambda x: x._replace(lod_level=max(x.lod_level + change, 0)))
 
 
 @op("lod_tensor_to_array", inputs="X RankTable", outputs="Out", differentiable="X", lod="aware", infer=_with_levels(-1))
 def lod_tensor_to_array(x, table):
-    """For each step, what the sequences hold there, longest sequence first."""
+    """For each step, the items of the sequences at that step, longest sequence first."""
     x = require_sequences(x, "X")
     if x.levels <= table.level:
         raise ValueError(f"X has {x.levels} levels, but the rank table is of level {table.level}")
@@ -62,7 +62,7 @@ def lod_tensor_to_array(x, table):
     host="loop_array",
 )
 def array_to_lod_tensor(x, table):
-    """The inverse of `lod_tensor_to_array`: what an array holds for each step, as sequences."""
+    """The inverse of `lod_tensor_to_array`: the steps in an array as sequences."""
     steps = x if isinstance(x, Steps) else Steps.of_list(x, table.width)
     packed = pick_items(steps.items, table.order.batch, table.order.real)
     if isinstance(packed, Ragged):

@@ -1,4 +1,4 @@
-"""Ops of refluid's own that steer the compiler."""
+"""Refluid's own ops that guide the compiler."""
 
 from __future__ import annotations
 

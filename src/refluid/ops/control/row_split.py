@@ -1,4 +1,4 @@
-"""Rows or sequences sorted into two tensors by a mask, and back again: what IfElse is made of."""
+"""Splitting rows or sequences into two tensors by a mask, and merging them again, as IfElse does."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def _two_parts(inputs: Described, attrs: dict) -> Described:
 
 @op("split_lod_tensor", inputs="X Mask", outputs="OutTrue OutFalse", static="Mask", infer=_two_parts, lod="aware")
 def split_lod_tensor(x, mask, *, level=0):
-    """The items of x, rows or sequences of a level, where the mask holds, and the others; levels above it are gone."""
+    """The items of x (rows, or sequences of a level) where the mask holds, and the others; outer levels are dropped."""
     items = _items(x, level)
     holds = _item_mask(mask, item_room(items))
     return _picked(items, np.flatnonzero(holds)), _picked(items, np.flatnonzero(~holds))
 
 
 def _items(x: Any, level: int) -> Any:
-    """x as items of a level, without padding where that is known."""
+    """x as items of a level, without padding if its offsets are known."""
     x = without_padding(x) if is_known(*getattr(x, "offsets", ())) else x
     offsets = visible_offsets(x)[level:]
     return Ragged(plain(x), offsets, x.longest) if offsets else plain(x)
@@ -54,10 +54,10 @@ _MERGE: dict[str, Any] = {
 }
 
 
-@op("merge_lod_tensor_infer", **_MERGE, grad=None)  # as programs for inference name it
+@op("merge_lod_tensor_infer", **_MERGE, grad=None)  # its name in inference programs
 @op("merge_lod_tensor", **_MERGE, differentiable="InTrue InFalse")
 def merge_lod_tensor(x, mask, in_true, in_false, *, level=0):
-    """The items of both parts in the order they had before `split_lod_tensor`, below the levels that X has above."""
+    """The items of both parts in their order before `split_lod_tensor`, with the outer levels of X."""
     holds = _item_mask(mask, np.size(mask))
     parts = joined([_items(in_true, 0), _items(in_false, 0)])
     order = np.argsort(np.concatenate([np.flatnonzero(holds), np.flatnonzero(~holds)]))

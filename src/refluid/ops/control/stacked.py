@@ -21,7 +21,7 @@ class MisfitError(ValueError):
 @partial(jax.tree_util.register_dataclass, data_fields=["values", "count"], meta_fields=[])
 @dataclass(frozen=True)
 class Stacked:
-    """An array of ``count`` tensors: ``values`` is like one of them, with one more dim in front of each part."""
+    """An array of ``count`` tensors: ``values`` is like one of them, with a leading dim added to each part."""
 
     values: Any
     count: Any
@@ -73,7 +73,7 @@ class Record:
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["record"])
 @dataclass(frozen=True)
 class Outline:
-    """Stands for an array while its loop is traced: every tensor that is written widens the record."""
+    """Represents an array while its loop is traced; every tensor written widens the record."""
 
     record: Record
 
@@ -86,7 +86,7 @@ class Outline:
 
 
 def joined_shape(a: Any, b: Any) -> Any:
-    """What both tensors fit into: the larger room for rows and sequences."""
+    """A shape that both tensors fit into: the larger capacity for rows and sequences."""
     if a is None:
         return _described(b)
     if plain(a).dtype != plain(b).dtype or plain(a).shape[1:] != plain(b).shape[1:]:
@@ -111,7 +111,7 @@ def _described(x: Any) -> Any:
 
 
 def fit(x: Any, like: Any) -> Any:
-    """``x`` with the room that ``like`` has."""
+    """``x`` padded to the capacity of ``like``."""
     if not isinstance(like, Ragged):
         if x.shape != like.shape or isinstance(x, Ragged):
             raise MisfitError(f"a tensor of shape {list(x.shape)} where there is one of {list(like.shape)}")

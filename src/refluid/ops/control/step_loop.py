@@ -1,8 +1,8 @@
-"""A recurrence over rows in batch order, given as a function of one step; compiled, and differentiated, as a loop.
+"""A recurrence over rows in batch order, given as a function of one step, compiled and differentiated as a loop.
 
-Unlike `recurrence`, which knows what its cells do, this takes any function. The loop runs for as many steps as the
-batch has. Backward, every step is computed again from the states before it, but takes products with weights as
-they were saved, and leaves the gradients of the weights to one large product after the loop.
+Unlike `recurrence`, which knows the form of its cells, this takes any function. The loop runs for as many steps as the
+batch has. The backward loop recomputes every step from the states before it, but reuses the saved products with
+weights, and leaves the gradients of the weights to one large product after the loop.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def step_loop(
     Args:
       step: called as ``step(t, outside, now, states)``, returns the next states and rows to keep.
       outside: values that stay the same, in any structure.
-      given: rows of all steps in batch order, and after them as many as there are sequences.
+      given: rows of all steps in batch order, followed by one more row per sequence.
       initial: the states before the first step, a row for each sequence.
 
     Returns:
@@ -56,7 +56,7 @@ def step_loop(
         time, running, *rows = changing
         now, states = rows[: len(given)], rows[len(given) :]
         after, kept = step(time, jax.tree.unflatten(tree, leaves), now, states)
-        # What has ended keeps its state: rows of padding stay as finite as real ones.
+        # Ended sequences keep their state, so that padding rows stay as finite as real ones.
         after = [_where(running, new.astype(old.dtype), old) for new, old in zip(after, states, strict=True)]
         return [*after, *kept]
 
@@ -72,7 +72,7 @@ def step_loop(
 
 @dataclass(frozen=True, eq=False)
 class _Loop:
-    """What is known of a loop without values."""
+    """The static description of a loop."""
 
     equations: Equations
     width: int  # how many sequences there are
@@ -80,7 +80,7 @@ class _Loop:
     kept: tuple[tuple[tuple[int, ...], Any], ...]  # shape and dtype of the rows to keep
 
     def buffers(self, shapes: Iterable[tuple[Sequence[int], Any]]) -> list[Any]:
-        """Room for the rows of all steps."""
+        """Buffers for the rows of all steps."""
         return [jnp.zeros((self.room, *shape[1:]), dtype) for shape, dtype in shapes]
 
     def running(self, starts: Any, time: Any) -> Any:
@@ -163,7 +163,7 @@ def _backward(loop: _Loop, residuals, gradients):
         # The slice of a step reaches into the next one, whose gradients are there already.
         d_now = [old + _where(running, new, 0) for old, new in zip(slices(d_given, start, width), d_now, strict=True)]
         d_shared = [old + new for old, new in zip(d_shared, d_shared_now, strict=True)]
-        # Last step first, so that the rows of each one overwrite what the previous one wrote behind its own.
+        # Stored last step first, so that the rows of each step overwrite what the previous one wrote after its own.
         place = starts[-1] - after
         factors = written(factors, [used[number] for number in range(len(factors))], place)
         d_products = written(d_products, [_where(running, d, 0) for d in d_known], place)

@@ -1,8 +1,8 @@
 """Sequences taken step by step: the order in which a DynamicRNN visits them, and arrays with one tensor per step.
 
 A `RankTable` sorts sequences by length, longest first, so that those still running at a step are the first ones.
-`Steps` is an array of tensors of which it is not known while tracing how many there are: all of them packed one after
-the other in batch order, so that no step takes more room than it has rows.
+`Steps` is an array whose number of tensors is not known while tracing: all tensors are packed in batch order, so that
+no step takes more space than it has rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from refluid.ops.sequence.recurrence import BatchOrder
 class RankTable:
     """The sequences of one LoD level, sorted by length.
 
-    order: where the items that they consist of are in batch order. offsets: those of the level, after those of the
-    levels above it; the first ``hidden`` are none in Fluid's eyes. longest: a bound on the number of steps.
+    order: where their items are in batch order. offsets: those of the levels above, then of the level itself; Fluid
+    does not see the first ``hidden``. longest: a bound on the number of steps.
     """
 
     order: BatchOrder
@@ -44,7 +44,7 @@ class RankTable:
 
     @property
     def level(self) -> int:
-        """Which of the levels that users see it is."""
+        """The index of the level among those that users see."""
         return len(self.offsets) - self.hidden - 1
 
     @property
@@ -67,7 +67,7 @@ class RankTable:
 class Steps:
     """An array of ``count`` tensors with at most ``width`` items each: rows, or sequences where ``items`` is a Ragged.
 
-    Those of tensor t are ``starts[t]`` to ``starts[t + 1]``; there is room for ``width`` more after the last one.
+    The items of tensor t are ``starts[t]`` to ``starts[t + 1]``; there is room for ``width`` more after the last one.
     """
 
     items: Any
@@ -84,7 +84,7 @@ class Steps:
         return self.items.shape
 
     def at(self, step: Any) -> Any:
-        """The tensor of a step, without padding if it is known where it lies."""
+        """The tensor of a step, without padding if its position is known."""
         if is_known(step, *jax.tree.leaves((self.starts, getattr(self.items, "offsets", ())))):
             return item_range(self.items, int(self.starts[step]), int(self.starts[step + 1]))
         start, count = self.starts[step], self.starts[step + 1] - self.starts[step]
@@ -95,7 +95,7 @@ class Steps:
         return first_items(pick_items(self.items, places, jnp.arange(self.width) < count, rows), count)
 
     def to_list(self) -> list[Any]:
-        """The tensors one by one, where it is known how many there are."""
+        """The tensors as a list; their number must be known."""
         return [self.at(step) for step in range(int(self.count))]
 
     @classmethod
@@ -112,17 +112,17 @@ class Steps:
 
 
 def running(starts: Any, step: Any) -> Any:
-    """How many items the step has, given where those of each step begin; 0 after the last step."""
+    """The number of items of a step, given where each step begins; 0 after the last step."""
     starts = jnp.append(starts, starts[-1])
     step = jnp.clip(step, 0, starts.shape[0] - 2)
     return starts[step + 1] - starts[step]
 
 
 def length_of(array: Any) -> Any:
-    """How many tensors an array holds, which may have none yet."""
+    """The number of tensors in an array, which may be None."""
     return array.count if isinstance(array, Steps | Stacked) else len(array or ())
 
 
 def as_list(array: Any) -> list[Any]:
-    """An array as a list of its own, where it is known how many tensors it holds."""
+    """An array as a new list; the number of tensors must be known."""
     return array.to_list() if isinstance(array, Steps | Stacked) else list(array or ())

@@ -1,1 +1,1 @@
-"""What an op is: registry, inference, gradients, values, checks. Registers no op."""
+"""The definition of ops: registry, inference, gradients, values, checks. Registers no ops."""

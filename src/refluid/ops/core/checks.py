@@ -1,8 +1,8 @@
-"""What rules require of values: ids and labels within range, lengths that fit.
+"""Checks that rules make on values: ids and labels within range, lengths that fit.
 
-XLA clamps an index that is out of range; Fluid raises. A rule states what it needs with `require_in_range` and
-`require`; whoever runs the rule installs a `Collector` that decides how the check is carried out: on the host, before
-the step, where the ids are fed; as a flag where they are computed.
+XLA clamps an out-of-range index; Fluid raises. A rule states its requirements with `require_in_range` and `require`.
+The caller of the rule installs a `Collector`, which decides how to check them: on the host before the step if the ids
+are fed, as a flag if they are computed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RangeCheck:
     slot: str
     bound: int
     ignore: int | None = None
-    whole: bool = True  # whether it is about all values of the slot, rather than about a part that the rule took out
+    whole: bool = True  # whether it covers all values of the slot, not just a part that the rule extracted
 
     def holds(self, ids: Any) -> Any:
         """A boolean scalar: whether every id passes."""
@@ -35,7 +35,7 @@ class RangeCheck:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A condition on values; ``problem`` says what is wrong where it does not hold."""
+    """A condition on values; ``problem`` is the error message if it does not hold."""
 
     problem: str
 
@@ -47,7 +47,7 @@ class Requirement:
 Check = RangeCheck | Requirement
 
 
-# Receives the checks of the rule being run, with the values they are about.
+# Receives the checks of the rule being run, with the values to check.
 Collector = Callable[[Check, Any], None]
 
 _collector: ContextVar[Collector | None] = ContextVar("collector", default=None)
@@ -64,10 +64,10 @@ def collecting(collector: Collector):
 
 
 def require_in_range(ids: Any, bound: int, *, slot: str, ignore: int | None = None, whole: bool = True) -> None:
-    """States that every value of ``ids``, which came in through ``slot``, is in [0, bound) or is ``ignore``.
+    """Requires every value of ``ids``, an input from ``slot``, to be in [0, bound) or equal to ``ignore``.
 
-    Call it at the top of a rule, on the input as it came in, not inside jitted or differentiated helpers. Where the
-    bound holds for a part of the input only, such as a column, pass that part and ``whole=False``.
+    Call it at the top of a rule, on the unmodified input, not inside jitted or differentiated helpers. If the bound
+    applies to only part of the input, such as a column, pass that part with ``whole=False``.
     """
     collector = _collector.get()
     if collector is not None:
@@ -75,9 +75,9 @@ def require_in_range(ids: Any, bound: int, *, slot: str, ignore: int | None = No
 
 
 def require(condition: Any, problem: str) -> None:
-    """States that ``condition``, an array of booleans computed from the inputs, is true everywhere.
+    """Requires ``condition``, a boolean array computed from the inputs, to be true everywhere.
 
-    Call it where `require_in_range` may be called. What is known from shapes alone is better raised at once.
+    The restrictions of `require_in_range` apply. If shapes alone show the problem, raise directly.
     """
     collector = _collector.get()
     if collector is not None:

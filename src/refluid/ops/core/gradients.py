@@ -1,8 +1,8 @@
 """Gradient ops, derived from forward rules with jax.vjp.
 
-``<type>_grad`` takes the forward op's inputs and outputs and the gradients of its outputs (``Out@GRAD``), and gives
-the gradients of its inputs (``X@GRAD``). As a function it recomputes the forward rule from its inputs; a lowering that
-holds the forward op in the same piece uses `forward_with_pullback` once instead.
+``<type>_grad`` takes the forward op's inputs and outputs and the gradients of its outputs (``Out@GRAD``), and returns
+the gradients of its inputs (``X@GRAD``). On its own it recomputes the forward rule from its inputs; a lowering with the
+forward op in the same piece calls `forward_with_pullback` once instead.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _takes_gradient(definition: OpDef, slot: str) -> bool:
 
 
 def _match_cotangents(outputs: Arguments, cotangents: Arguments, results: list[Any]) -> list[Any]:
-    """One cotangent for each floating-point result: the incoming one, or zeros where nothing came in."""
+    """One cotangent for each floating-point result: the incoming one, or zeros if there is none."""
     incoming = []
     for slot, values in sorted(outputs.items()):  # jax flattens dicts in key order
         given = cotangents.get(slot + GRAD_SUFFIX) or [None] * len(values)
@@ -74,7 +74,7 @@ def _match_cotangents(outputs: Arguments, cotangents: Arguments, results: list[A
 
 
 def custom_vjp(*static: int) -> Callable[[Callable[..., Any]], Any]:
-    """`jax.custom_vjp` for functions of which these arguments are static."""
+    """`jax.custom_vjp` with the arguments at these positions static."""
     return partial(jax.custom_vjp, nondiff_argnums=static)
 
 

@@ -24,7 +24,7 @@ class ShapeDtype(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     rows: bool = False  # a SelectedRows of that shape rather than an array
-    lod_level: int = 0  # how many levels of sequences cut its rows
+    lod_level: int = 0  # number of LoD levels
 
 
 Described = dict[str, list[ShapeDtype]]
@@ -33,12 +33,12 @@ Infer = Callable[[Described, dict[str, Any]], Described]
 
 
 def described_elsewhere(inputs: Described, attrs: dict[str, Any]) -> Described:
-    """The inference of ops whose outputs are described by the code that appends them."""
+    """Inference for ops whose outputs are described by the code that appends them."""
     return {}
 
 
 def described_like(slot: str, change: Callable[[ShapeDtype], ShapeDtype] = lambda x: x, out: str = "Out") -> Infer:
-    """The inference of an output that is like the input in ``slot``, except for what ``change`` changes."""
+    """Inference for an output that is described like the input in ``slot``, modified by ``change``."""
     return lambda inputs, attrs: {out: [change(value) for value in inputs[slot][:1]]}
 
 
@@ -50,7 +50,7 @@ _ROWS = 7  # how many rows a SelectedRows stand-in holds; no output shape depend
 def infer_outputs(definition: OpDef, inputs: Described, attrs: dict[str, Any]) -> Described | None:
     """The outputs' shapes and dtypes, or None where they depend on values.
 
-    Raises whatever the rule raises when the inputs do not fit it.
+    Raises the rule's own error if the inputs do not fit it.
     """
     if definition.infer is not None:
         return definition.infer(inputs, attrs)
@@ -83,17 +83,17 @@ def _infer(type: str, inputs: tuple, attrs: tuple):
 
 
 def _infer_with_known_sizes(definition: OpDef, inputs: Described, attrs: dict, dims: Iterable[int], first: Exception):
-    """An unknown dim may have to equal a known one; only where no size works are the inputs wrong."""
+    """Tries each known size for the unknown dims, which may have to be equal; raises ``first`` if none works."""
     for size in sorted({dim for dim in dims if dim > 0}, reverse=True):
         try:
             return _evaluate(definition, inputs, attrs, size)
-        except Exception:  # noqa: BLE001 - the first failure is the one worth telling
+        except Exception:  # noqa: BLE001 - the first failure is the one to report
             continue
     raise first
 
 
 def _evaluate(definition: OpDef, inputs: Described, attrs: dict[str, Any], stand_in: int) -> Described:
-    backend.prepare()  # a rule may ask for the platform
+    backend.prepare()  # a rule may query the platform
     aware = definition.lod == "aware"
     arguments = {slot: [_stand_in(value, stand_in, aware) for value in values] for slot, values in inputs.items()}
     services = {"key": jax.random.key(0)} if definition.random else {}

@@ -1,6 +1,6 @@
-"""What an op is, and the table of all ops.
+"""The definition of ops, and the table of all of them.
 
-One function is an op's whole definition. Positional parameters are its input slots, in order; keyword-only
+A single function defines an op. Positional parameters are its input slots, in order; keyword-only
 parameters are its attributes with Fluid's defaults; the returned values are its output slots, in order.
 Shapes, dtypes and gradients are derived from that function elsewhere (`infer`, `gradients`).
 
@@ -21,19 +21,19 @@ from typing import Any, Literal
 from refluid.errors import UnknownOpError
 
 GRAD_SUFFIX = "@GRAD"
-EMPTY = "@EMPTY@"  # the name of an output that is not wanted
+EMPTY = "@EMPTY@"  # the name of an output that is not needed
 BOUNDARY = frozenset({"feed", "fetch"})  # ops that move values between a program and its caller; they have no rule
 
-# Keyword-only parameters the lowering fills in by itself; they are not attributes of the op.
+# Keyword-only parameters that the lowering provides; they are not attributes of the op.
 _SERVICES = frozenset({"key", "host", "run_block"})
 
-# Whether an op runs on the host: a fact of the op, a function of its attributes and connected input slots, or what the
-# lowering finds out from the program around it (`refluid.lowering.host_ops`).
+# Whether an op runs on the host: always or never, depending on its attributes and connected input slots, or depending
+# on the program around it (see `refluid.lowering.host_ops`).
 OnHost = (
     bool | Callable[[dict[str, Any], frozenset[str]], bool] | Literal["loop", "branch", "loop_array", "array_sizes"]
 )
 Slicing = Literal["rows", "sum", "norm", "fill"]
-Constant = bool | Literal["of_list"]  # "of_list": if the array X is filled at known positions only
+Constant = bool | Literal["of_list"]  # "of_list": only if X is an array filled at known positions
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class OpDef:
     outputs: tuple[Slot, ...]
     attrs: dict[str, Any] = field(default_factory=dict)
     services: frozenset[str] = frozenset()
-    differentiable: frozenset[str] | None = None  # input slots; None stands for every floating-point one
+    differentiable: frozenset[str] | None = None  # input slots; None means all floating-point ones
     has_grad: bool = True
     infer: Callable[..., Any] | None = None
     static: frozenset[str] = frozenset()
@@ -70,7 +70,7 @@ class OpDef:
     host: OnHost = False
     lod: str | None = "share"
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
-    sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that give SelectedRows
+    sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that hold SelectedRows
     together: Callable[..., list[Any]] | None = None
     slices: Slicing | None = None
     moves_values: bool | Callable[[dict[str, Any]], bool] = False
@@ -88,7 +88,7 @@ class OpDef:
         return tuple(slot.name for slot in self.outputs)
 
     def takes_padding(self, attrs: dict[str, Any], arguments: dict[str, list[Any]]) -> bool:
-        """Whether rows of padding in the inputs cannot change real rows of the outputs."""
+        """Whether padding rows in the inputs leave the real rows of the outputs unchanged."""
         if self.forward is not None:
             inputs = {slot: arguments[slot] for slot in self.forward.input_names if slot in arguments}
             return self.forward.takes_padding(attrs, inputs)
@@ -97,7 +97,7 @@ class OpDef:
         return self.row_wise or self.lod == "aware"
 
     def keeps_values(self, attrs: dict[str, Any]) -> bool:
-        """Whether a requirement on the output values is one on the input values."""
+        """Whether the outputs contain only values of the inputs, so that a check on them can be made on the inputs."""
         return self.moves_values(attrs) if callable(self.moves_values) else self.moves_values
 
     def known_attrs(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class OpDef:
     def call_together(
         self, arguments: Sequence[dict[str, list[Any]]], attrs: dict[str, Any]
     ) -> list[dict[str, list[Any]] | None]:
-        """Runs several operators at once: for each what `call` would give, or None if it has to be called."""
+        """Runs several operators at once; returns for each the result of `call`, or None if `call` is still needed."""
         assert self.together is not None
         results = self.together([self._positional(each) for each in arguments], **self.known_attrs(attrs))
         return [None if result is None else self.bind_results(result) for result in results]
@@ -167,41 +167,41 @@ def op(
     Args:
       type: Fluid's op type.
       inputs, outputs: slot names in order, ``*`` repeated, ``?`` optional.
-      grad: "auto" derives ``<type>_grad`` with jax.vjp, unless an op of that name is registered, which then is
-        the gradient; None declares that no gradient flows through the op.
+      grad: "auto" derives ``<type>_grad`` with jax.vjp, unless an op of that name is registered; None means that no
+        gradient flows through the op.
       differentiable: input slots that can receive a gradient; by default all floating-point inputs.
-      infer: replaces shape inference by evaluation. Called as ``infer(inputs, attrs)`` with slot -> list of
+      infer: replaces inference by abstract evaluation. Called as ``infer(inputs, attrs)`` with slot -> list of
         ``ShapeDtype``, returns slot -> list of ``ShapeDtype``; unknown dims are -1.
-      static: input slots whose values decide shapes: the rule receives NumPy arrays there. Where the lowering cannot
-        know them before running, the op runs eagerly between compiled pieces.
-      constant: the outputs depend on the inputs' shapes only, so they are known while tracing; "of_list": if the
-        array X is filled at known positions only.
+      static: input slots whose values determine shapes; the rule receives them as NumPy arrays. If they are not known
+        while tracing, the op runs on the host, between compiled pieces.
+      constant: the outputs depend on the inputs' shapes only, so they are known while tracing; "of_list": only if X is
+        an array filled at known positions.
       random: the rule takes ``key``, a jax.random key.
-      host: the rule runs on the host, never inside a compiled piece, on concrete arrays. A ``host`` parameter
-        in its signature receives a `Host`. May be a function of the attributes and the
-        connected input slots, or depend on the program: "loop" and "branch" run there unless they have a form that
-        compiles, "loop_array" where a loop on the host fills the array X, "array_sizes" where the number or the sizes
-        of the tensors in X are not known while tracing.
+      host: the rule runs on the host, on concrete arrays, never inside a compiled piece. A ``host`` parameter in its
+        signature receives a `Host`. May be a function of the attributes and the connected input slots, or depend on the
+        program: "loop" and "branch" run on the host unless they have a form that compiles, "loop_array" if a loop on
+        the host fills the array X, "array_sizes" if the number or the sizes of the tensors in X are not known while
+        tracing.
         A rule with a ``run_block`` parameter runs blocks: it receives a `RunBlock`, and gradients are derived even on
         the host.
-      lod: what happens to sequences. "share": the rule sees their rows as plain arrays, and outputs with as many rows
-        get the first input's offsets. None: likewise, but outputs are no sequences. "aware": the rule takes and gives
-        `Ragged` values, and handles their padding.
-      row_wise: whether each output row depends on the same input row only, so that padding rows do no harm; or a
-        function of the attributes and the arguments (see `row_wise`). Rules with lod="aware" handle padding, unless
-        they have such a function.
-      sparse_outputs: called with the attributes, names the output slots that are SelectedRows rather than arrays.
-      together: a faster way for operators that have the same attributes and do not depend on each other. Called with a
-        list of the positional arguments of each, and the attributes; returns for each what the rule would, or None
-        where the rule has to be called. It may update state in place.
-      slices: what the op does on a slice of the rows of a parameter. "rows": what it does to them in the whole; "sum":
-        it gives a part of the sum; "norm": it needs a norm of the whole, for which the transpiler adds up parts;
-        "fill": it fills a variable of any shape alike.
-      moves_values: the outputs hold values of the inputs and no others; may be a function of the attributes.
-      overwrites: "Slot:Out" for an op that changes the variables in ``Out`` in place, which real Fluid does not list
-        among its inputs: the slot through which ours reads them.
+      lod: how sequences are passed. "share": the rule sees their rows as plain arrays, and outputs with the same number
+        of rows get the offsets of the first input. None: likewise, but outputs are not sequences. "aware": the rule
+        takes and returns `Ragged` values and handles their padding.
+      row_wise: whether each output row depends only on the same input row, so that padding rows are harmless; or a
+        function of the attributes and the arguments (see `row_wise`). Rules with lod="aware" handle padding unless they
+        have such a function.
+      sparse_outputs: called with the attributes; returns the output slots that hold SelectedRows instead of arrays.
+      together: a faster rule for several operators with the same attributes that do not depend on each other. Called
+        with a list of the positional arguments of each, and the attributes; returns for each the result of the rule, or
+        None if the rule has to be called. It may update state in place.
+      slices: how the op applies to a slice of the rows of a parameter. "rows": as it does to these rows of the whole;
+        "sum": it computes a part of the sum; "norm": it needs a norm of the whole, which the transpiler adds up from
+        parts; "fill": it fills a variable of any shape uniformly.
+      moves_values: the outputs contain only values of the inputs; may be a function of the attributes.
+      overwrites: "Slot:Out" for an op that updates the variables in ``Out`` in place. Real Fluid does not list them
+        among the inputs; our op reads them through ``Slot``.
       loops: the rule multiplies matrices in every iteration of a loop.
-      matrix: the slot of the matrix that the op multiplies rows by.
+      matrix: the slot of the matrix that rows are multiplied by.
     """
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -299,7 +299,7 @@ def gradient_of(definition: OpDef) -> OpDef | None:
 
 
 def all_types() -> Iterable[str]:
-    """Every registered op type, derived gradients left out."""
+    """Every registered op type, excluding derived gradients."""
     return sorted(type for type, definition in _OPS.items() if definition.forward is None)
 
 

@@ -1,6 +1,6 @@
-"""Conditions under which an op works row by row, so that rows of padding do no harm: values for ``row_wise=``.
+"""Conditions under which an op works row by row, so that padding rows are harmless; values for ``row_wise=``.
 
-Each is called with the op's attributes and its arguments (slot -> values), sequences among them as `Ragged`.
+Each is called with the op's attributes and its arguments (slot -> values); sequences are `Ragged`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Condition = Callable[[dict[str, Any], Arguments], bool]
 
 
 def sequences_only_in(*slots: str) -> Condition:
-    """No sequences come in elsewhere: other inputs are used whole by every row."""
+    """Sequences occur only in ``slots``; every row uses the other inputs as a whole."""
 
     def holds(attrs: dict[str, Any], arguments: Arguments) -> bool:
         return not any(
@@ -26,7 +26,7 @@ def sequences_only_in(*slots: str) -> Condition:
 
 
 def not_along_rows(name: str, default: int | Sequence[int] = -1, slot: str = "X") -> Condition:
-    """The axis, or none of the axes, that attribute ``name`` holds is the first one."""
+    """Attribute ``name``, an axis or a list of axes, does not include the first axis."""
 
     def holds(attrs: dict[str, Any], arguments: Arguments) -> bool:
         axes = attrs.get(name, default)
@@ -37,7 +37,7 @@ def not_along_rows(name: str, default: int | Sequence[int] = -1, slot: str = "X"
 
 
 def has_columns(slot: str = "X") -> Condition:
-    """Ops on the last dim work row by row unless that is the only one."""
+    """Ops on the last dim work row by row unless it is the only dim."""
 
     def holds(attrs: dict[str, Any], arguments: Arguments) -> bool:
         return arguments[slot][0].ndim > 1
@@ -46,7 +46,7 @@ def has_columns(slot: str = "X") -> Condition:
 
 
 def as_many_rows(shape: Callable[[Sequence[int], dict[str, Any]], Sequence[int]], *tensors: str) -> Condition:
-    """The first dim stays when ``shape(x_shape, attrs)`` replaces the others; ``tensors`` could tell otherwise."""
+    """``shape(x_shape, attrs)`` keeps the first dim, and none of the input slots ``tensors`` overrides it."""
 
     def holds(attrs: dict[str, Any], arguments: Arguments) -> bool:
         if any(arguments.get(slot) for slot in tensors):
@@ -58,7 +58,7 @@ def as_many_rows(shape: Callable[[Sequence[int], dict[str, Any]], Sequence[int]]
 
 
 def broadcast_along_rows(attrs: dict[str, Any], arguments: Arguments) -> bool:
-    """X meets Y so that rows of sequences stay rows: the one with fewer dims does not begin at an inner one."""
+    """Rows of sequences stay rows: the operand with fewer dims is not a sequence aligned to an inner dim."""
     (x,), (y,) = arguments["X"], arguments["Y"]
     if attrs.get("axis", -1) == 0 or x.ndim == y.ndim:
         return True

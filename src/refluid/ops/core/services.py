@@ -1,4 +1,4 @@
-"""What the lowering offers to rules that need more than arrays and attributes."""
+"""Services of the lowering for rules that need more than arrays and attributes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 
 class RunBlock(Protocol):
-    """Runs the blocks of a control-flow op; a rule gets it as its ``run_block`` parameter.
+    """Runs the blocks of a control-flow op; passed to a rule as its ``run_block`` parameter.
 
-    Blocks are opaque to the rule: they come from an attribute and go back to the service.
+    Blocks are opaque to the rule: it takes them from an attribute and passes them to the service.
     """
 
     @property
@@ -18,7 +18,7 @@ class RunBlock(Protocol):
         ...
 
     def names(self, slot: str) -> list[str]:
-        """The names of the values in a slot, as the blocks know them."""
+        """The names of the values in a slot, as the blocks refer to them."""
         ...
 
     def __call__(self, sub_block: Any, env: dict[str, Any], iteration: Any = 0, /) -> dict[str, Any]:
@@ -26,16 +26,16 @@ class RunBlock(Protocol):
         ...
 
     def loop(self, env: dict[str, Any], names: list[str], test: str) -> dict[str, Any] | None:
-        """What a loop leaves in ``names``, if the lowering knows a better form for it than `lax.while_loop`."""
+        """The values of ``names`` after a loop, or None if the lowering has no special form for it."""
         ...
 
     def refuse_padding(self) -> None:
-        """Makes the program run without padding: the op gives out rows that may be padding."""
+        """Makes the program run without padding, because the op returns rows that may be padding."""
         ...
 
 
 class Host(Protocol):
-    """What an op on the host may use besides its inputs; a rule gets it as its ``host`` parameter."""
+    """The context of an op on the host; passed to a rule as its ``host`` parameter."""
 
     @property
     def place(self) -> Any:
@@ -44,7 +44,7 @@ class Host(Protocol):
 
     @property
     def caller(self) -> object:
-        """Stands for the use of the op in a program: the same one in every step."""
+        """Identifies the use of the op in a program; the same object in every step."""
         ...
 
     def names(self, slot: str) -> list[str]:
@@ -52,9 +52,9 @@ class Host(Protocol):
         ...
 
     def write(self, values: Sequence[Any], path: str, overwrite: bool, as_half: bool) -> None:
-        """Writes the op's inputs into a file."""
+        """Writes the op's inputs to a file."""
         ...
 
     def read(self, path: str, as_half: bool) -> list[Any]:
-        """Values for the op's outputs, from a file."""
+        """Reads values for the op's outputs from a file."""
         ...

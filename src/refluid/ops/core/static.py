@@ -1,4 +1,4 @@
-"""Shapes, axes and sections that ops take either as an attribute or, where they are computed, as tensors."""
+"""Shapes, axes and sections, which ops take as an attribute or, if they are computed, as tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from refluid.ops.core.infer import Described, ShapeDtype
 
 
 def integers(attr: Sequence[int] = (), tensor: Any = None, tensors: Sequence[Any] = ()) -> list[int]:
-    """The integers an op was given: by a list of one-element tensors, else by one tensor, else by its attribute."""
+    """The integers given by a list of one-element tensors, else by one tensor, else by the attribute."""
     if tensors:
         return [integer(one) for one in tensors]
     if tensor is not None:
@@ -31,6 +31,6 @@ def described(inputs: Described, slot: str) -> ShapeDtype | None:
 
 
 def length(described_tensor: ShapeDtype) -> int | None:
-    """How many integers a tensor of shape information holds, if that is known."""
+    """The number of integers in a shape tensor, or None if it is unknown."""
     count = int(np.prod(described_tensor.shape, dtype=np.int64))
     return count if all(dim >= 0 for dim in described_tensor.shape) else None

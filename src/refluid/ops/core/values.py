@@ -1,4 +1,4 @@
-"""What flows between ops besides plain arrays."""
+"""The values that ops take and return besides plain arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SelectedRows:
     """A few rows of a tall matrix: the gradient of an is_sparse embedding.
 
     ``values[i]`` belongs to row ``rows[i]`` of a tensor with ``height`` rows. Rows may repeat; repeated rows add up.
-    A row number equal to ``height`` stands for "no row": it is dropped wherever rows are applied.
+    A row number equal to ``height`` means "no row" and is dropped when rows are applied.
     """
 
     rows: Any
@@ -32,11 +32,11 @@ class SelectedRows:
         return (self.height, *self.values.shape[1:])
 
     def to_dense(self):
-        """The full tensor, zeros where there is no row."""
+        """The full tensor, with zeros where there is no row."""
         return jnp.zeros(self.shape, self.dtype).at[self.rows].add(self.values, mode="drop")
 
     def merged(self) -> SelectedRows:
-        """Each row once, its values added up; unused places hold row ``height`` and zeros."""
+        """Each row once, with its values summed; unused places hold row ``height`` and zeros."""
         rows, order = _sorted_rows(self.rows, self.height)
         first = jnp.concatenate([jnp.ones((1,), bool), rows[1:] != rows[:-1]]) if rows.size else rows.astype(bool)
         place = jnp.cumsum(first) - 1
@@ -50,7 +50,7 @@ class SelectedRows:
 
 
 def _sorted_rows(rows: Any, height: int) -> tuple[Any, Any]:
-    """``rows`` in order, and where each was; rows that repeat keep their order."""
+    """``rows`` sorted, and the original position of each; the sort is stable."""
     count = rows.shape[0]
     if rows.dtype != jnp.int64 or max(height, count) >= 1 << 31:
         order = jnp.argsort(rows, stable=True)
@@ -64,13 +64,13 @@ def _sorted_rows(rows: Any, height: int) -> tuple[Any, Any]:
 @partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest", "hidden"])
 @dataclass(frozen=True)
 class Ragged:
-    """Packed sequences: rows and, per LoD level, offsets that cut them.
+    """Packed sequences: rows and, for each LoD level, the offsets of its sequences.
 
-    ``offsets[-1]`` cuts the rows of ``data``, ``offsets[i]`` the sequences of level i + 1; each starts with 0. They may
-    be padded, so that other lengths do not need another compilation: ``data`` may have rows after the last offset
-    (copies of a real row), and an inner level may repeat its last offset (empty sequences after the last real one).
-    ``longest`` bounds the length of the last level's sequences; it is a Python integer, so loops can be that long.
-    The first ``hidden`` levels are none in Fluid's eyes: they only tell how much of what they cut is real.
+    ``offsets[-1]`` splits the rows of ``data``, ``offsets[i]`` the sequences of level i + 1; each starts with 0. Both
+    may be padded, so that other lengths need no recompilation: ``data`` may have rows after the last offset (copies of
+    a real row), and an inner level may repeat its last offset (empty sequences after the last real one). ``longest``
+    bounds the length of the last level's sequences; it is a Python integer, so it can bound loops. Fluid does not see
+    the first ``hidden`` levels: they only count how much of the level below is real.
     """
 
     data: Any
@@ -131,11 +131,11 @@ class Ragged:
         return replace(self, data=data)
 
     def as_rows(self, data: Any) -> Ragged:
-        """Other rows, as many of them real, that are no sequences."""
+        """Other rows, the same number of them real, that are not sequences."""
         return replace(self, data=data, hidden=len(self.offsets))
 
     def masked(self, fill: Any = 0) -> Any:
-        """The rows, with ``fill`` in the place of padding."""
+        """The rows, with padding replaced by ``fill``."""
         real = self.real().reshape(-1, *(1,) * (self.data.ndim - 1))
         return jnp.where(real, self.data, jnp.asarray(fill, self.dtype))
 
@@ -149,16 +149,16 @@ class Ragged:
         )
 
     def from_padded(self, padded: Any) -> Ragged:
-        """The inverse of `to_padded`: rows taken out of [sequences, longest, ...]; padding rows copy some real one."""
+        """The inverse of `to_padded`: rows of [sequences, longest, ...]; padding rows are copies of a real one."""
         owners = jnp.minimum(self.owners(), max(self.sequences - 1, 0))
         positions = jnp.clip(self.positions(), 0, max(self.longest - 1, 0))
         return self.with_data(padded[owners, positions])
 
 
 def last_at_most(offsets: Any, places: Any) -> Any:
-    """For each place, the number of the last offset that is not beyond it."""
-    # Comparing with all of a few offsets is one pass; the binary search is a loop, slow to start and to compile. It is
-    # unrolled: XLA merges what several ops compute alike, but not loops.
+    """For each place, the index of the last offset that is at most that place."""
+    # Comparing with a few offsets takes one pass; a binary search is a loop, slow to start and to compile. It is
+    # unrolled because XLA merges equal computations of several ops, but not loops.
     method = "compare_all" if offsets.shape[0] <= 256 else "scan_unrolled"
     return jnp.searchsorted(offsets, places, side="right", method=method) - 1
 
@@ -179,9 +179,9 @@ def is_inexact(value: Any) -> bool:
 
 
 def as_ids(labels: Any) -> Any:
-    """``labels`` as integers, whatever width they have.
+    """``labels`` as integers of any width.
 
     Scripts declare labels without a dtype, hence as float32, and feed int64. Real Fluid reads the fed dtype only; here
-    shapes are inferred from what is declared, so rules must take floats too.
+    shapes are inferred from the declaration, so rules must accept floats too.
     """
     return labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(jnp.int64)

@@ -9,7 +9,7 @@ _FUNCTIONS: list[Callable[..., Any]] = []
 
 
 def register(function: Callable[..., Any]) -> int:
-    """Keeps ``function`` for good and returns the number a program refers to it by."""
+    """Keeps ``function`` permanently and returns the number by which programs refer to it."""
     _FUNCTIONS.append(function)
     return len(_FUNCTIONS) - 1
 

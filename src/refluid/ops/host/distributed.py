@@ -1,7 +1,7 @@
 """Ops of parameter-server programs.
 
-Most of them have no rule of their own: neighbouring ones are one exchange with other processes, which the runtime plans
-and holds as a whole. What trainers and servers compute is done by the other families.
+Most have no rule of their own: neighbouring ones form one exchange with other processes, which the runtime plans and
+runs as a whole. The computations of trainers and servers use ops of the other families.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _exchanged(type: str, inputs: str = "", outputs: str = "", **attrs: Any) -> 
     )
 
 
-# On trainers. Each moves one variable, in as many slices as it has names.
+# On trainers. Each moves one variable, in one slice per name.
 _exchanged(
     "distributed_lookup_table",
     "Ids* W?",

@@ -1,4 +1,4 @@
-"""Ops that leave the compiled world: print, and py_func, which calls Python."""
+"""Ops that run Python code: print and py_func."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _listed(items: Iterable[Any]) -> str:
 
 
 def _letter(dtype: np.dtype) -> str:
-    """Real Fluid prints the letters C++ has for its types."""
+    """Real Fluid prints C++'s letters for types."""
     return {"bool": "b", "int64": "l"}.get(dtype.name, dtype.char)
 
 
@@ -73,9 +73,9 @@ op("print_grad", inputs="In? Out@GRAD", outputs="In@GRAD", grad=None, host=True)
 
 
 def _call(number: int, arguments: Sequence[Any], expected: int) -> list[Any]:
-    """What a registered function gives for these arrays, as arrays."""
+    """Calls a registered function on these arrays and returns its results as arrays."""
     results = callables.registered(number)(*(None if a is None else np.asarray(a) for a in arguments))
-    if not expected:  # a function that only looks may return anything
+    if not expected:  # a function without outputs may return anything
         return []
     if len(results) != expected:
         raise ValueError(f"the Python function returned {len(results)} values, but {expected} are expected")
@@ -84,13 +84,13 @@ def _call(number: int, arguments: Sequence[Any], expected: int) -> list[Any]:
 
 @op("py_func", inputs="X*?", outputs="Out*", host=True, lod=None)
 def py_func(xs, *, forward_callable_id=0, backward_callable_id=-1, backward_skip_vars=(), host: Host):
-    """What a Python function makes of the xs."""
+    """Calls a Python function on the xs."""
     return _call(forward_callable_id, xs, len(host.names("Out")))
 
 
 @op("py_func_grad", inputs="X* Out* Out@GRAD*", outputs="X@GRAD*", grad=None, host=True, lod=None)
 def py_func_grad(xs, outs, grads, *, forward_callable_id=0, backward_callable_id=-1, backward_skip_vars=(), host: Host):
-    """What the backward function makes of the xs, the outs and their gradients, without the skipped variables."""
+    """Calls the backward function on the xs, the outs and their gradients, without the skipped variables."""
     names = [*host.names("X"), *host.names("Out")]
     given = [value for name, value in zip(names, [*xs, *outs], strict=True) if name not in backward_skip_vars]
     return _call(backward_callable_id, [*given, *grads], len(xs))

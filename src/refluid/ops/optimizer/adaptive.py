@@ -1,4 +1,4 @@
-"""Optimizer ops that keep a scale for every element: Adagrad, Adam and their kin."""
+"""Optimizer ops that keep a scale for every element: Adagrad, Adam and similar ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def adagrad(param, grad, moment, learning_rate, *, epsilon=1e-6):
 
 @_update("decayed_adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut")
 def decayed_adagrad(param, grad, moment, learning_rate, *, decay=0.95, epsilon=1e-6):
-    """Adagrad on a moment that forgets: moment = decay * moment + (1 - decay) * grad^2."""
+    """Adagrad with a decaying moment: moment = decay * moment + (1 - decay) * grad^2."""
     grad, decay = dense_gradient(grad), single(decay)
     moment = decay * moment + (1 - decay) * grad * grad
     return param - like(learning_rate, param) * grad / (jnp.sqrt(moment) + epsilon), moment
@@ -43,7 +43,7 @@ def proximal_adagrad(param, moment, grad, learning_rate, *, l1=0.0, l2=0.0):
 
 
 def _adam_in_one_pass(updates, *, beta1=0.9, beta2=0.999, epsilon=1e-8, lazy_mode=False):
-    """By a kernel, for dense parameters that are worth it in all."""
+    """Uses a kernel for dense parameters, if they are large enough in total."""
     suits = [_suits_kernel(*update) for update in updates]
     suited = [update[:7] for update, fits in zip(updates, suits, strict=True) if fits]
     kernel = kernels.find("adam") if sum(param.size for param, *_ in suited) >= _KERNEL_FROM else None
@@ -123,10 +123,9 @@ def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9
     outputs="ParamOut AvgSquaredGradOut AvgSquaredUpdateOut",
 )
 def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-6):
-    """Steps in the ratio of the running sizes of updates and gradients; there is no learning rate.
+    """step = sqrt(E[update^2] / E[grad^2]) * grad, with running means E; there is no learning rate.
 
-    Zeiler's paper steps by the update that went into the running size. Fluid, which overwrites that size first, steps
-    by the new ratio; so does this.
+    Zeiler's paper uses E[update^2] before this step. Fluid overwrites it first and uses the new value; so does this.
     """
     grad, rho = dense_gradient(grad), single(rho)
     squared_grad = rho * squared_grad + (1 - rho) * grad * grad
@@ -146,7 +145,7 @@ def rmsprop(
 ):
     """moment = momentum * moment + learning_rate * grad / sqrt(mean square); param - moment, on every row.
 
-    ``centered`` takes the variance in place of the mean square.
+    ``centered`` uses the variance instead of the mean square.
     """
     touched, decay = Touched(grad), single(decay)
     grad = touched.grad
@@ -186,7 +185,7 @@ def _ftrl_root(squared, lr_power: float):
     grad=None,
 )
 def lamb(param, grad, rate, moment1, moment2, power1, power2, *, weight_decay, beta1=0.9, beta2=0.999, epsilon=1e-6):
-    """Adam's direction plus weight decay, scaled so that its length follows the parameter's."""
+    """Adam's direction plus weight decay, scaled to the norm of the parameter."""
     touched, beta1, beta2 = Touched(grad), single(beta1), single(beta2)
     moment1 = touched.add(beta1 * moment1, (1 - beta1) * touched.grad)
     moment2 = touched.add(beta2 * moment2, (1 - beta2) * touched.grad * touched.grad)

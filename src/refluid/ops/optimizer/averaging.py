@@ -1,4 +1,4 @@
-"""Averages of parameters over training, kept beside them."""
+"""Running averages of parameters during training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
 
-# How many parameters are added into one sum before it is set aside: adding to a long sum loses digits.
+# How many updates are added to one sum before it is set aside: adding to a long sum loses precision.
 _LONGEST_SUM = 16384
 
 
@@ -31,15 +31,15 @@ def average_accumulates(
 ):
     """Adds param to the running sums; a full window becomes sum_3, and the next one starts.
 
-    A window is full after min_average_window updates and average_window times all updates so far, at most
-    max_average_window.
+    A window is full after min_average_window updates or, if that is more, after average_window times all updates so
+    far, limited to max_average_window.
     """
     num_updates = num_updates + 1
     num_accumulates = num_accumulates + 1
     sum_1 = sum_1 + param
     long = num_updates % _LONGEST_SUM == 0
     sum_1, sum_2 = jnp.where(long, 0, sum_1), jnp.where(long, sum_2 + sum_1, sum_2)
-    # Fluid cuts the fraction off before comparing.
+    # Fluid truncates the fraction before comparing.
     window = jnp.minimum(max_average_window, (num_updates * average_window).astype(num_updates.dtype))
     full = (num_accumulates >= min_average_window) & (num_accumulates >= window)
     return (

@@ -1,9 +1,9 @@
-"""Deep gradient compression: what a worker keeps to itself and what it passes on.
+"""Deep gradient compression: what a worker holds back and what it sends.
 
-After ``rampup_begin_step`` a worker adds its momentum-corrected gradients up and passes on only the largest elements of
-the sum; the rest waits for later steps. Fluid encodes the chosen elements for its own collective; here they stay in
-place, zeros elsewhere, so that any sum over workers does. Fluid finds them by sampling, and only on GPUs; here they
-are exact.
+From ``rampup_begin_step`` on, a worker accumulates its momentum-corrected gradients and sends only the largest elements
+of the sum; the rest waits for later steps. Fluid encodes the selected elements for its own collective; here they stay
+in place, with zeros elsewhere, so that any sum over workers works. Fluid selects them by sampling, on GPUs only; here
+the selection is exact.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def dgc(
     regular_coeff=0.0,
     regular_type=0,
 ):
-    """Adds grad to the velocity u, u to the residual v, and passes on the largest elements of v.
+    """Adds grad to the velocity u, u to the residual v, and sends the largest elements of v.
 
-    ``sparsity`` lists the shares to hold back over the ``rampup_step`` steps after the beginning; the last one stays.
-    The passed elements are cleared in u and v. EncodeGrad and GatherBuff stay unwritten.
+    ``sparsity`` lists the fractions to hold back during the ``rampup_step`` steps after the start; the last one stays
+    in effect. Sent elements are cleared in u and v. EncodeGrad and GatherBuff are not written.
     """
     grad = grad * _ranks(nranks)
     if regular_type:
@@ -62,7 +62,7 @@ def dgc(
 
 
 def _passed_count(step, sparsity, rampup_step: float, size: int):
-    """How many elements are passed on at ``step`` after the beginning."""
+    """How many elements are sent at ``step`` after the start."""
     counts = jnp.asarray([max(round(size * (1 - share)), 1) for share in sparsity], jnp.int32)
     period = (step * len(sparsity) / max(rampup_step, 1.0)).astype(jnp.int32)
     return counts[jnp.clip(period, 0, len(sparsity) - 1)]
@@ -77,7 +77,7 @@ def _passed_count(step, sparsity, rampup_step: float, size: int):
 def dgc_momentum(
     param, grad, velocity, learning_rate, current_step, nranks, *, mu, use_nesterov=False, rampup_begin_step=0.0
 ):
-    """Momentum before the beginning; SGD afterwards, because `dgc` has put the momentum into the gradient."""
+    """Momentum before the compression starts; SGD afterwards, because `dgc` has applied momentum to the gradient."""
     grad = grad / _ranks(nranks)
     moved, new_velocity = momentum(param, grad, velocity, learning_rate, mu=mu, use_nesterov=use_nesterov)
     begun = current_step.reshape(()) >= rampup_begin_step
@@ -90,7 +90,7 @@ def dgc_momentum(
 
 @op("dgc_clip_by_norm", inputs="X current_step", outputs="Out", grad=None)
 def dgc_clip_by_norm(x, current_step, *, max_norm, rampup_begin_step=-1.0):
-    """x cut to length max_norm once the compression has begun."""
+    """x clipped to norm max_norm once the compression has started."""
     begun = (current_step.reshape(()) >= rampup_begin_step) & (rampup_begin_step >= 0)
     return jnp.where(begun, x * (max_norm / jnp.maximum(norm(x), max_norm)), x)
 

@@ -1,4 +1,4 @@
-"""Optimizer ops that follow the gradient's direction: SGD, momentum and their kin.
+"""Optimizer ops that follow the gradient's direction: SGD, momentum and similar ones.
 
 No gradient flows through an optimizer op. State outputs carry the name of the state they replace.
 """
@@ -20,9 +20,9 @@ def sgd(param, grad, learning_rate):
 
 @op("momentum", inputs="Param Grad Velocity LearningRate", outputs="ParamOut VelocityOut", grad=None, slices="rows")
 def momentum(param, grad, velocity, learning_rate, *, mu=0.9, use_nesterov=False):
-    """velocity = mu * velocity + grad; param - learning_rate * velocity, on every row also where grad has few.
+    """velocity = mu * velocity + grad; param - learning_rate * velocity, on every row even if grad is sparse.
 
-    With Nesterov's look ahead the step is learning_rate * (grad + mu * velocity).
+    With Nesterov momentum the step is learning_rate * (grad + mu * velocity).
     """
     rate = like(learning_rate, param)
     velocity = add_gradient(mu * velocity, grad)
@@ -59,7 +59,7 @@ def shrink(proposed, rate, l1: float, l2: float):
 
 @op("dpsgd", inputs="Param Grad LearningRate", outputs="ParamOut", grad=None, random=True)
 def dpsgd(param, grad, learning_rate, *, clip=10.0, batch_size=16.0, sigma=1.0, seed=0, key):
-    """SGD on the gradient cut to length ``clip``, with Gaussian noise of deviation sigma / batch_size.
+    """SGD on the gradient clipped to norm ``clip``, with Gaussian noise of deviation sigma / batch_size.
 
     Real Fluid draws one number and adds it to every element. Differential privacy requires independent noise, so here
     every element has its own.
@@ -71,5 +71,5 @@ def dpsgd(param, grad, learning_rate, *, clip=10.0, batch_size=16.0, sigma=1.0, 
 
 
 def norm(x):
-    """The Euclidean length of all elements together."""
+    """The Euclidean norm of all elements."""
     return jnp.sqrt(jnp.sum(x * x))

@@ -1,7 +1,7 @@
 """The rows an optimizer op touches: all of them for a dense gradient, the gradient's own for SelectedRows.
 
-An update rule written on `Touched` is written once for both. With rows, a table is only read and written at those rows,
-in place where its buffer is donated: the time of a step follows the batch, not the height of the table.
+An update rule written with `Touched` handles both. With SelectedRows, a table is read and written only at those rows,
+in place if its buffer is donated, so that the time of a step depends on the batch, not on the height of the table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Touched:
             self.rows, self.grad = merged.rows, merged.values
 
     def take(self, table: Any) -> Any:
-        """The touched rows of ``table``; zeros for a row number that stands for no row."""
+        """The touched rows of ``table``; zeros for a row number that means "no row"."""
         if self.rows is None:
             return table
         return table.at[self.rows].get(mode="fill", fill_value=0)
@@ -49,7 +49,7 @@ def add_gradient(table: Any, grad: Any, factor: Any = 1.0) -> Any:
 
 
 def dense_gradient(grad: Any) -> Any:
-    """``grad``, for an op that Fluid gives no rule for SelectedRows."""
+    """``grad``, for an op without a rule for SelectedRows in Fluid; raises if it is one."""
     if isinstance(grad, SelectedRows):
         raise TypeError(
             "takes no sparse gradient: build the embedding with is_sparse=False, or use an optimizer that does"
@@ -64,5 +64,5 @@ def single(attr: Any) -> Any:
 
 
 def like(scalar: Any, table: Any) -> Any:
-    """A learning rate or beta power, which Fluid keeps as a tensor of shape [1], as a number of ``table``'s dtype."""
+    """A learning rate or beta power, in Fluid a tensor of shape [1], as a scalar of ``table``'s dtype."""
     return scalar.reshape(()).astype(table.dtype)

@@ -1,6 +1,6 @@
-"""Beam search: the best continuations of the best sentences so far, and the sentences read back in the end.
+"""Beam search: selecting the best continuations at each step, and decoding the sentences at the end.
 
-A search may choose fewer sentences than there is room for; how many, the offsets of its results tell.
+A step may select fewer sentences than there is room for; the offsets of its results give their number.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def _infer_selected(inputs: Described, attrs: dict[str, Any]) -> Described:
     infer=_infer_selected,
 )
 def beam_search(pre_ids, pre_scores, ids, scores, *, level=0, beam_size, end_id, is_accumulated=True):
-    """For each source the ``beam_size`` best continuations of its sentences, with the sentences they continue.
+    """The ``beam_size`` best continuations of the sentences of each source, and the sentences they continue.
 
-    A finished sentence stays as it is, with its score. A source all of whose chosen sentences had ended before
-    is left out.
+    A finished sentence is kept unchanged, with its score. A source is dropped if all its selected sentences ended
+    earlier.
     """
     scores = require_sequences(scores, "scores")
     sources = _row_offsets(scores, level)
@@ -80,15 +80,15 @@ def _row_offsets(x: Ragged, level: int) -> Any:
 
 
 def _best(values: Any, allowed: Any, sources: Any, count: int) -> tuple[Any, Any, Any]:
-    """Rows and columns of the ``count`` largest values of each source, largest first, and whether there are as many.
+    """Rows and columns of the ``count`` largest values of each source, largest first, and whether each exists.
 
-    Among equals, later rows come first, and within a row earlier columns. Fluid scans the candidates in order
-    and lets one that equals the last of a full list take its place: so the last of those that are chosen is another one
-    if, after all the better ones, there came more that are equal to it.
+    Among equal values, later rows come first and, within a row, earlier columns. Fluid scans the candidates in order,
+    and a candidate that equals the last one of a full list replaces it. So if more equal candidates follow after all
+    the better ones, the last selected one is a later one.
     """
     height, width = values.shape
     owner = jnp.clip(last_at_most(sources, jnp.arange(height)), 0, sources.shape[0] - 2)
-    places = jnp.arange(height)[:, None] * -width + jnp.arange(width)  # the larger the row the smaller
+    places = jnp.arange(height)[:, None] * -width + jnp.arange(width)  # smaller for larger rows
     keys = [jnp.where(allowed, owner[:, None], sources.shape[0]), -values, places]
     ordered = lax.sort([key.reshape(-1) for key in keys], num_keys=3)[2]
     there = jnp.zeros(sources.shape[0] - 1, jnp.int32).at[owner].add(allowed.sum(1, dtype=jnp.int32))
@@ -118,7 +118,7 @@ def _best(values: Any, allowed: Any, sources: Any, count: int) -> tuple[Any, Any
     infer=described_elsewhere,
 )
 def beam_search_decode(ids, scores, *, beam_size, end_id):
-    """The sentences of each source, best first, read back from what `beam_search` chose in every step."""
+    """The sentences of each source, best first, traced back through the selections of `beam_search` in every step."""
     steps = [_step(i, s) for i, s in zip(as_list(ids), as_list(scores), strict=True)]
     if not steps:
         raise ValueError("Ids holds no steps")
@@ -146,8 +146,8 @@ def _step(ids: Any, scores: Any) -> tuple[np.ndarray, ...]:
 def _sentences(steps: list[tuple[np.ndarray, ...]], source: int, end_id: int) -> list[tuple[list, list]]:
     """Words and scores of the sentences of one source, last word first.
 
-    They begin in the last step in which the source has any, and each word says which sentence of the step before it
-    continues. A sentence that has ended repeats its last word: one of them is kept.
+    Tracing starts at the last step in which the source has sentences; each word refers to the sentence of the previous
+    step that it continues. A finished sentence repeats its last word, which is kept once.
     """
     found: list[tuple[list, list]] = []
     places: list[int] = []
@@ -169,7 +169,7 @@ def _offsets(lengths: Any) -> np.ndarray:
 
 @op("gather_tree", inputs="Ids Parents", outputs="Out", grad=None, lod=None)
 def gather_tree(ids, parents):
-    """[time, batch, beam] words of the sentences that end at each place of the last step."""
+    """The words [time, batch, beam] of the sentences that end at each place of the last step."""
     batch = jnp.arange(ids.shape[1])[:, None]
 
     def step(places, now):

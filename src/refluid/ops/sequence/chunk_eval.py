@@ -1,8 +1,8 @@
 """chunk_eval: how many chunks, such as names in a text, a tagger found.
 
-A label stands for a kind of tag and a type of chunk: label = type * kinds + kind; the label after the last one stands
-for "no chunk". Every other row belongs to exactly one chunk, so chunks are known by where they begin and where the next
-break comes.
+A label encodes a type of chunk and a kind of tag: label = type * kinds + kind; the label after the last one means "no
+chunk". Every other row belongs to exactly one chunk, so a chunk is identified by where it begins and where the next
+break is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.packing import require_single_level
 
-# For each scheme: how many kinds of tags it has, and which kind begins a chunk, ends one, or is a whole one.
+# For each scheme: the number of kinds of tags, and the kinds that begin a chunk, end one, or are a whole one.
 _SCHEMES = {"IOB": (2, 0, -1, -1), "IOE": (2, -1, 1, -1), "IOBES": (4, 0, 2, 3), "plain": (1, -1, -1, -1)}
 
 
@@ -55,11 +55,11 @@ def _padded(tags, length, slot):
 
 
 def _chunks(labels, lengths, steps, scheme, num_types):
-    """For each place: whether a chunk begins there, its type, and where the next break after it is."""
+    """For each place: whether a chunk begins there, its type, and where the next break is."""
     kinds, begin, end, single = _SCHEMES[scheme]
     within = jnp.arange(labels.shape[1]) < lengths[:, None]
     labels = jnp.where(within, labels, num_types * kinds)
-    # One place of "no chunk" more on either side ends what reaches the end, and begins what starts at the beginning.
+    # An extra "no chunk" on either side delimits chunks at the beginning and at the end.
     labels = jnp.pad(labels, ((0, 0), (1, steps - labels.shape[1] + 1)), constant_values=num_types * kinds)
     tag, type = labels % kinds, labels // kinds
     in_chunk = type < num_types

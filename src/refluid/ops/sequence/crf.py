@@ -1,7 +1,7 @@
 """Linear-chain conditional random fields: their cost and their best path, over packed or padded sequences.
 
-Row 0 of Transition holds the weights of starting with a tag, row 1 those of ending with it, row 2 + i those of going
-from tag i to another. Inside, sequences are padded: [sequences, steps, ...] with a length each.
+Row 0 of Transition holds the weights for starting with a tag, row 1 those for ending with it, row 2 + i those for going
+from tag i to another. Internally, sequences are padded to [sequences, steps, ...], with their lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from refluid.ops.sequence.packing import require_single_level, rows_per_sequence
 
 def _infer_crf(inputs, attrs):
     emission, transition = inputs["Emission"][0], inputs["Transition"][0]
-    # As in real Fluid, a cost is declared for each row of packed sequences: their number is not known.
+    # As in real Fluid, a cost is declared for each row of packed sequences, because their number is unknown.
     costs = ShapeDtype((emission.shape[0], 1), emission.dtype)
     alike = emission._replace(lod_level=0)
     return {"Alpha": [alike], "EmissionExps": [alike], "TransitionExps": [transition], "LogLikelihood": [costs]}
@@ -69,7 +69,7 @@ def linear_chain_crf(emission, transition, label, length=None):
 
 
 def _score(scores, transition, labels, lengths, inside):
-    """What the given tags weigh, a column."""
+    """The scores of the given tags, as a column."""
     labels = jnp.where(inside, labels, 0)
     emitted = jnp.take_along_axis(scores, labels[:, :, None], axis=2)[:, :, 0]
     moved = transition[2:][labels[:, :-1], labels[:, 1:]]
@@ -100,7 +100,7 @@ def crf_decoding(emission, transition, label=None, length=None):
         before = jnp.take_along_axis(came_from, tag[:, None], axis=1)[:, 0]
         return jnp.where(running, before, tag), tag
 
-    # ``running``: whether the later of two steps is inside; until it is, the last tag is kept.
+    # ``running``: whether the later of two steps is inside the sequence; until then, the last tag is kept.
     first, tags = lax.scan(backward, last, (came_from, inside.T[1:]), reverse=True)
     path = jnp.concatenate([first[None], tags]).T.astype(jnp.int64)
     if label is not None:

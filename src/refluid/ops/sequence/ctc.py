@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss of labels in order, at unknown steps."""
+"""Connectionist temporal classification: the loss of labels whose alignment with the steps is unknown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
 from refluid.ops.sequence.packing import outermost, rows_per_sequence
 
-_IMPOSSIBLE = -1e30  # the logarithm of a probability of zero; finite, so that gradients stay so
+_IMPOSSIBLE = -1e30  # the logarithm of zero probability; finite, so that gradients stay finite
 
 
 def _infer_loss(inputs, attrs):
-    # How many sequences there are is not declared, as in real Fluid.
+    # As in real Fluid, the number of sequences is not declared.
     return {"Loss": [ShapeDtype((-1, 1), inputs["Logits"][0].dtype)]}
 
 
@@ -29,9 +29,9 @@ def _infer_loss(inputs, attrs):
     infer=_infer_loss,
 )
 def warpctc(logits, label, logits_length=None, label_length=None, *, blank=0, norm_by_times=False):
-    """-log of the probability that softmax(logits) spells the label; 0 where the label does not fit into the steps.
+    """-log P(label | softmax(logits)), over all alignments; 0 if the label does not fit into the steps.
 
-    Packed sequences, or Logits as [steps, sequences, classes] and Label as [sequences, ...] with the lengths of both.
+    Takes packed sequences, or Logits [steps, sequences, classes] and Label [sequences, ...] with the lengths of both.
     """
     if logits_length is not None and label_length is not None:
         steps, rows = plain(logits_length).reshape(-1), plain(logits)
@@ -78,7 +78,7 @@ def _ctc_loss(logits, steps, labels, sizes, blank):
     last, _ = lax.scan(step, first, (emitted[1:], running))
     ends = (places == 2 * sizes[:, None]) | (places == 2 * sizes[:, None] - 1)
     likelihood = jax.nn.logsumexp(jnp.where(ends, last, _IMPOSSIBLE), axis=1)
-    # Equal labels in a row need a blank between them.
+    # Consecutive equal labels need a blank between them.
     inner = jnp.arange(1, width) < sizes[:, None]
     needed = sizes + jnp.sum((labels[:, 1:] == labels[:, :-1]) & inner, axis=1)
     return jnp.where((needed <= steps) & (steps > 0), -likelihood, 0)

@@ -1,4 +1,4 @@
-"""Comparing sequences of ids, and reading them out of CTC's frames."""
+"""The edit distance of sequences of ids, and decoding of CTC frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from refluid.ops.sequence.shape import keep_rows
 
 
 def _infer_distance(inputs: Described, attrs: dict[str, Any]) -> Described:
-    """Fluid announces as many numbers as there are in Refs."""
+    """Fluid declares Out with the shape of Refs."""
     shape = inputs["Refs"][0].shape
     return {"Out": [ShapeDtype(shape, np.dtype(np.float32))], "SequenceNum": [ShapeDtype((1,), np.dtype(np.int64))]}
 
@@ -31,7 +31,7 @@ def _infer_distance(inputs: Described, attrs: dict[str, Any]) -> Described:
     infer=_infer_distance,
 )
 def edit_distance(hypotheses, references, hypotheses_length=None, references_length=None, *, normalized=False):
-    """How many ids must be put in, taken out or replaced to get from a hypothesis to its reference."""
+    """The number of insertions, deletions and substitutions that turn a hypothesis into its reference."""
     found, lengths, count = _padded_ids(hypotheses, hypotheses_length, "Hyps")
     wanted, wanted_lengths, _ = _padded_ids(references, references_length, "Refs")
     if found.shape[0] != wanted.shape[0]:
@@ -56,14 +56,14 @@ def _padded_ids(ids: Any, lengths: Any, slot: str) -> tuple[Any, Any, Any]:
 
 
 def _distance(hypothesis: Any, length: Any, reference: Any, reference_length: Any) -> Any:
-    """Row by row of the usual table; entry j of a row is the distance to the first j ids of the reference."""
+    """Computes the usual table row by row; entry j of a row is the distance to the first j ids of the reference."""
     columns = jnp.arange(reference.shape[0] + 1, dtype=jnp.float32)
 
     def next_row(row, step):
         number, one = step
         replaced = row[:-1] + (reference != one)
         best = jnp.minimum(row[1:] + 1, replaced)
-        # Putting ids in runs along the row: entry j is the least of best[k] + (j - k).
+        # Insertions run along the row: entry j is the minimum of best[k] + (j - k).
         best = jnp.concatenate([row[:1] + 1, best]) - columns
         new = jax.lax.cummin(best) + columns
         return jnp.where(number < length, new, row), None
@@ -75,7 +75,7 @@ def _distance(hypothesis: Any, length: Any, reference: Any, reference_length: An
 
 @op("ctc_align", inputs="Input InputLength?", outputs="Output OutputLength", grad=None, lod="aware")
 def ctc_align(ids, length=None, *, blank=0, merge_repeated=True, padding_value=0):
-    """Each sequence of frames without blanks and, maybe, without repetitions of the frame before."""
+    """The sequences of frames without blanks and, with ``merge_repeated``, without repeated frames."""
     if length is not None:
         return _align_padded(plain(ids), plain(length).reshape(-1), blank, merge_repeated, padding_value)
     ids = outermost(require_sequences(ids, "Input"))

@@ -18,7 +18,7 @@ _infer_expand = described_like("X", lambda x: x._replace(shape=(-1, *x.shape[1:]
 
 @op("sequence_expand", inputs="X Y", outputs="Out", differentiable="X", lod="aware", infer=_infer_expand)
 def sequence_expand(x, y, *, ref_level=-1):
-    """Row or sequence i of x as often as sequence i of y's level ``ref_level`` is long."""
+    """Repeats row or sequence i of x once for each item of sequence i of y's level ``ref_level``."""
     y = require_sequences(y, "Y")
     if not -1 <= ref_level < y.levels:
         raise ValueError(f"ref_level {ref_level} is not a level of Y, which has {y.levels}")
@@ -37,7 +37,7 @@ def sequence_expand(x, y, *, ref_level=-1):
     if x.levels > 1:
         raise ValueError(f"X may have one LoD level, not {x.levels}")
     _require_alike(count_of(x), count_of(y, ref_level if ref_level < 0 else y.hidden + ref_level))
-    # Only y knows how many sequences result, so a hidden level counts them.
+    # Only y determines how many sequences result, so a hidden level counts them.
     lengths = jnp.where(real, x.lengths[owner], 0)
     bound = max(x.longest, 1) * items
     rows, offsets = pick_pieces(x.data, x.offsets[-1][owner], lengths, bound)
@@ -49,7 +49,7 @@ def _require_as_many_rows(x: Any, y: Ragged, level: int = -1) -> None:
 
 
 def _require_alike(given: Any, wanted: Any, what: str = "sequences") -> None:
-    """Counts are known at once, or where sequences are padded when values are."""
+    """Compares counts immediately if they are known, or at run time if sequences are padded."""
     if isinstance(given, int) and isinstance(wanted, int):
         if given != wanted:
             raise ValueError(f"X has {given} {what} for the {wanted} sequences of Y")
@@ -62,7 +62,7 @@ _infer_expand_as = described_like("X", lambda x: ShapeDtype((-1, *x.shape[1:]), 
 
 @op("sequence_expand_as", inputs="X Y", outputs="Out", differentiable="X", lod="aware", infer=_infer_expand_as)
 def sequence_expand_as(x, y):
-    """Row i of x as often as sequence i of y is long."""
+    """Repeats row i of x once for each row of sequence i of y."""
     y = require_single_level(y, "Y")
     _require_as_many_rows(x, y)
     rows, _ = pick_pieces(plain(x), jnp.minimum(y.owners(), y.sequences - 1), y.real().astype(jnp.int32), y.shape[0])
@@ -71,7 +71,7 @@ def sequence_expand_as(x, y):
 
 @op("sequence_concat", inputs="X*", outputs="Out", lod="aware")
 def sequence_concat(xs):
-    """The first sequences of all xs one after the other, then the second ones, and so on."""
+    """The first sequences of all xs concatenated, then the second ones, and so on."""
     xs = [require_single_level(x, "X") for x in xs]
     if len({x.sequences for x in xs}) > 1:
         raise ValueError(f"the inputs have different numbers of sequences: {[x.sequences for x in xs]}")
@@ -95,7 +95,7 @@ def sequence_scatter(x, ids, updates):
 
 @op("lod_reset", inputs="X Y?", outputs="Out", differentiable="X", lod="aware")
 def lod_reset(x, y=None, *, target_lod=(), append=False):
-    """x's rows cut anew: as Y is cut, at the offsets Y holds, or at the offsets in ``target_lod``."""
+    """The rows of x with new sequences: those of Y, or those given by the offsets in Y or in ``target_lod``."""
     rows = plain(x)
     if isinstance(y, Ragged) and y.levels:
         _require_ends_at(y.rows, x)
@@ -121,7 +121,7 @@ def _require_ends_at(last: Any, x: Any) -> None:
 
 
 def _infer_windows(inputs: Described, attrs: dict[str, Any]) -> Described:
-    """Fluid announces a row for each image only."""
+    """Fluid declares only one row per image."""
     x, (height, width) = inputs["X"][0], attrs["kernels"]
     return {"Out": [ShapeDtype((x.shape[0], x.shape[1] * height * width), x.dtype, lod_level=1)]}
 

@@ -1,7 +1,7 @@
 """GRUs: over packed sequences (gru) and one step (gru_unit).
 
-Rows hold update gate, reset gate and candidate, in that order. Weight holds, one after the other in memory, the matrix
-of both gates [size, 2 size] and that of the candidate [size, size]; its shape [size, 3 size] does not show that.
+Rows hold update gate, reset gate and candidate, in that order. Weight stores the matrix of both gates [size, 2 size],
+followed by that of the candidate [size, size]; its shape [size, 3 size] does not show this.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from refluid.ops.core.registry import op
 from refluid.ops.sequence.packing import require_sequences
 from refluid.ops.sequence.recurrence import ACTIVATIONS, BatchOrder, find_kernel, initial_state, recur
 
-# The activations of gru_unit, by its numbers for them.
+# The activations of gru_unit, by number.
 _NUMBERED = ("identity", "sigmoid", "tanh", "relu")
 
 
@@ -67,7 +67,7 @@ def _matrices(weight):
 
 @op("gru_unit", inputs="Input HiddenPrev Weight Bias?", outputs="Gate ResetHiddenPrev Hidden", lod=None, row_wise=True)
 def gru_unit(x, hidden, weight, bias=None, *, activation=2, gate_activation=1, origin_mode=False):
-    """One step of a gru; Gate holds update gate, reset gate and candidate. Only Hidden lets a gradient in."""
+    """One step of a gru; Gate holds update gate, reset gate and candidate. Gradients flow through Hidden only."""
     gate, act = ACTIVATIONS[_NUMBERED[gate_activation]], ACTIVATIONS[_NUMBERED[activation]]
     size = hidden.shape[1]
     rows = x if bias is None else x + bias.reshape(-1)

@@ -1,7 +1,7 @@
-"""What compiled recurrences share: rows of all steps in buffers, and products that the backward loop does not repeat.
+"""Helpers of compiled recurrences: buffers for the rows of all steps, and products that the backward loop reuses.
 
-The forward loop saves the products of rows with weights. The backward loop takes them as they are and saves their
-gradients, so that one large product after the loop gives the gradient of each weight.
+The forward loop saves the products of rows with weights. The backward loop reuses them and saves their gradients, so
+that one large product after the loop gives the gradient of each weight.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def lstmp(
     cell = partial(
         _lstmp_step,
         **_activations(gate_activation, cell_activation, candidate_activation),
-        # Real Fluid only checks whether there is a proj_activation, and then applies that of the cell.
+        # Real Fluid only checks whether there is a proj_activation, and then applies the cell's activation.
         project=ACTIVATIONS["identity" if proj_activation == "identity" else cell_activation],
         cell_clip=cell_clip or 0.0,
         proj_clip=proj_clip or 0.0,
@@ -184,8 +184,8 @@ def cudnn_lstm(
 
     W holds, for each layer and direction, the input matrices of input gate, forget gate, candidate and output gate,
     each [size, columns], and the recurrent ones, each [size, size]; after all of these, for each layer and direction,
-    the biases in the same order, those of the inputs first. Real Fluid runs this op on GPUs only. Mask is ours: a
-    number that is new in every step and decides where dropout puts zeros; without it ``seed`` decides.
+    the biases in the same order, those of the inputs first. Real Fluid runs this op on GPUs only. Mask is our addition:
+    a number that changes in every step and seeds dropout; without it, ``seed`` does.
     """
     directions = 2 if is_bidirec else 1
     matrices, biases = _cudnn_parameters(weight, x.shape[2], hidden_size, num_layers, directions)

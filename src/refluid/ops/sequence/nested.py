@@ -1,6 +1,6 @@
-"""Whole sequences picked out of packed ones, with all the levels they consist of.
+"""Picking whole sequences out of packed ones, with all their levels.
 
-Rows are the case of no levels at all: an *item* of a tensor is a row, or a sequence of its outermost visible level.
+An *item* of a tensor is a sequence of its outermost visible level, or a row if it has no levels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from refluid.ops.sequence.packing import offsets_of, take_rows
 
 
 def is_known(*integers: Any) -> bool:
-    """Whether the integers are there, rather than being traced."""
+    """Whether the integers are concrete rather than traced."""
     return not any(isinstance(each, Tracer) for each in integers)
 
 
@@ -32,7 +32,7 @@ def item_room(x: Any) -> int:
 
 
 def level_view(x: Ragged, level: int) -> Ragged:
-    """The sequences of one level, with the items they consist of, numbered, instead of rows."""
+    """The sequences of one level, with the numbers of their items instead of rows."""
     last = x.hidden + level
     if last == len(x.offsets) - 1:
         return x
@@ -47,7 +47,7 @@ def with_room(rows: Any, count: Any) -> Ragged:
 
 
 def first_items(x: Any, count: Any) -> Any:
-    """The first ``count`` items; those after them become padding, or are gone if it is known how many there are."""
+    """The first ``count`` items; the others become padding, or are removed if the counts are known."""
     offsets = visible_offsets(x)
     if is_known(count, *offsets):
         return _slice(x, offsets, 0, int(count))
@@ -60,7 +60,7 @@ def first_items(x: Any, count: Any) -> Any:
 
 
 def item_range(x: Any, start: int, end: int) -> Any:
-    """Items ``start`` to ``end`` of a tensor whose offsets are known, and nothing else."""
+    """Items ``start`` to ``end`` of a tensor whose offsets are known, without padding."""
     return _slice(x, visible_offsets(x), start, end)
 
 
@@ -75,24 +75,24 @@ def _slice(x: Any, offsets: tuple[Any, ...], start: int, end: int) -> Any:
 
 
 def without_padding(x: Any) -> Any:
-    """``x`` without padding, where its offsets are known: rows that are no sequences become a plain array."""
+    """``x`` without padding; its offsets must be known. Rows that are not sequences become a plain array."""
     if not isinstance(x, Ragged):
         return x
     return _slice(x, visible_offsets(x), 0, item_count(x))
 
 
 def item_count(x: Any) -> int:
-    """How many real items ``x`` has, where its offsets are known."""
+    """How many real items ``x`` has; its offsets must be known."""
     if not isinstance(x, Ragged):
         return x.shape[0]
     return int(x.offsets[x.hidden - 1][-1]) if x.hidden else item_room(x)
 
 
 def pick_items(x: Any, places: Any, real: Any, rows: int | None = None) -> Any:
-    """The items of ``x`` at ``places``, in that order; where ``real`` is false, none.
+    """The items of ``x`` at ``places``, in that order; padding where ``real`` is false.
 
     Args:
-      real: true for the first of the places, false for the others.
+      real: true for the leading places, false for the others.
       rows: a bound on the number of rows; by default as many as x has.
     """
     offsets = visible_offsets(x)

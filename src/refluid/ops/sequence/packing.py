@@ -1,4 +1,4 @@
-"""What sequence ops have in common: lengths to offsets, and rows picked out of packed sequences."""
+"""Helpers of sequence ops: converting lengths to offsets, and picking rows out of packed sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from refluid.ops.core.values import Ragged, last_at_most, plain
 
 
 def require_sequences(value: Any, slot: str) -> Ragged:
-    """``value`` as sequences; raises where a plain tensor came in."""
+    """``value`` as sequences; raises if it is a plain tensor."""
     if not isinstance(value, Ragged) or not value.levels:
         raise ValueError(
             f"{slot} must hold sequences: feed it as a LoDTensor, to a variable with lod_level of at least 1"
@@ -22,9 +22,9 @@ def require_sequences(value: Any, slot: str) -> Ragged:
 
 
 def require_single_level(value: Any, slot: str) -> Ragged:
-    """``value`` as sequences that are no part of longer ones; raises where there are other levels above them.
+    """``value`` as sequences of one level; raises if there are other levels above them.
 
-    Real Fluid refuses them too, or takes the outer level's offsets for numbers of rows.
+    Real Fluid also rejects those, or mistakes the outer level's offsets for row numbers.
     """
     sequences = require_sequences(value, slot)
     if sequences.levels > 1:
@@ -43,7 +43,7 @@ def column(mask: Any, like: Any) -> Any:
 
 
 def take_rows(data: Any, places: Any, real: Any) -> Any:
-    """Rows of ``data``; copies of the first one, which pass no gradient, where ``real`` is false."""
+    """Rows of ``data``; where ``real`` is false, copies of the first row that pass no gradient."""
     taken = data[jnp.where(real, places, 0)]
     return jnp.where(column(real, data), taken, lax.stop_gradient(data[:1]))
 
@@ -57,12 +57,12 @@ def pick_pieces(data: Any, starts: Any, lengths: Any, bound: int) -> tuple[Any, 
 
 
 def inner_level(x: Ragged, data: Any, offsets: Any, longest: int) -> Ragged:
-    """``data`` cut by ``offsets`` instead of x's last level, below x's other levels."""
+    """``data`` split by ``offsets`` instead of x's last level, below x's other levels."""
     return Ragged(data, (*x.offsets[:-1], offsets), longest, x.hidden)
 
 
 def outermost(x: Ragged) -> Ragged:
-    """The rows cut by the outermost level alone, as real Fluid takes the frames of CTC."""
+    """The rows split by the outermost level alone, as real Fluid does with CTC frames."""
     offsets = x.offsets[-1]
     for level in reversed(x.offsets[x.hidden : -1]):
         offsets = offsets[level]
@@ -70,14 +70,14 @@ def outermost(x: Ragged) -> Ragged:
 
 
 def joined_rows(xs: Sequence[Any]) -> Ragged:
-    """All rows of the first value, then all of the next: sequences where all of them are."""
+    """The rows of all values, concatenated; sequences if all values are."""
     levels = {x.levels if isinstance(x, Ragged) else 0 for x in xs}
     if len(levels) > 1 or levels == {0}:
         counts = [x.rows if isinstance(x, Ragged) else x.shape[0] for x in xs]
         rows, offsets = _packed([plain(x) for x in xs], counts)
         return Ragged(rows, (offsets[:: len(xs)],), rows.shape[0], hidden=1)
     (depth,) = levels
-    # Every level has as many sequences as the one above says; inner levels may be padded.
+    # The level above gives the number of sequences in each level; inner levels may be padded.
     counts = [count_of(x, x.hidden) for x in xs]
     cut = []
     for level in range(depth):
@@ -94,21 +94,21 @@ def joined_rows(xs: Sequence[Any]) -> Ragged:
 
 
 def _packed(arrays: Sequence[Any], counts: Sequence[Any]) -> tuple[Any, Any]:
-    """The first so many rows of each array, one after the other, and where each begins."""
+    """The first ``counts[i]`` rows of each array i, concatenated, and where each begins."""
     *firsts, bound = accumulate((array.shape[0] for array in arrays), initial=0)
     lengths = jnp.stack([jnp.asarray(count, jnp.int32) for count in counts])
     return pick_pieces(jnp.concatenate(arrays), jnp.asarray(firsts, jnp.int32), lengths, bound)
 
 
 def per_sequence(x: Ragged, values: Any) -> Any:
-    """One row for each sequence of x's last level: sequences themselves where x has more levels."""
+    """One row for each sequence of x's last level; again sequences if x has more levels."""
     if len(x.offsets) == 1:
         return values
     return Ragged(values, x.offsets[:-1], x.sequences, x.hidden)
 
 
 def rows_per_sequence(x: Any, values: Any) -> Any:
-    """One row for each sequence of x's last level, which are no sequences, whatever other levels x has."""
+    """One row for each sequence of x's last level, which are not sequences even if x has more levels."""
     if not isinstance(x, Ragged) or len(x.offsets) == 1:
         return values
     return per_sequence(x, values).as_rows(values)

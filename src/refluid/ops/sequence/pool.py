@@ -49,7 +49,7 @@ def _largest(data, offsets):
     last = jnp.maximum(lengths - 1, 0)
 
     def rows_at(steps):
-        # Looking twice at the last row of a sequence changes nothing.
+        # Reading the last row of a sequence twice changes nothing.
         places = starts[:, None] + jnp.minimum(steps, last[:, None])
         return data.at[jnp.clip(places, 0, max(data.shape[0] - 1, 0))].get(mode="promise_in_bounds")
 
@@ -64,7 +64,7 @@ def _largest(data, offsets):
 
     first = rows_at(jnp.zeros(1, jnp.int32))[:, 0]
     start = (jnp.zeros((), jnp.int32), first, jnp.zeros(first.shape, jnp.int32))
-    # A loop over steps is four times faster on CPU than a maximum over padded sequences, which must be written first.
+    # A loop over steps is four times faster on CPU than a maximum over padded sequences, which must be built first.
     _, best, index = lax.while_loop(lambda carry: carry[0] <= last.max(initial=0), look, start)
     return best, jnp.where(column(lengths == 0, data), -1, index + column(starts, data))
 
@@ -115,7 +115,7 @@ def _neighbours(x, distance):
 
 @op("sequence_conv", inputs="X PaddingData? Filter", outputs="Out", differentiable="X Filter", lod="aware")
 def sequence_conv(x, padding_data, weight, *, contextLength, contextStart=0, contextStride=1, paddingTrainable=False):
-    """The rows around each row, side by side, times the filter; beyond the ends of a sequence there are zeros."""
+    """The rows around each row, side by side, times the filter; with zeros beyond the ends of a sequence."""
     x = require_sequences(x, "X")
     if paddingTrainable or contextStride != 1:
         raise ValueError("only contextStride=1 without trainable padding is supported, as by Fluid's layer")
@@ -125,7 +125,7 @@ def sequence_conv(x, padding_data, weight, *, contextLength, contextStart=0, con
 
 @op("row_conv", inputs="X Filter", outputs="Out", lod="aware")
 def row_conv(x, weight):
-    """Each row plus the weighted rows after it, column by column; sequences, or a batch [batch, length, columns]."""
+    """out[t] = sum_i x[t + i] * weight[i], column by column; takes sequences, or a batch [batch, length, columns]."""
     ahead = weight.shape[0]
     if isinstance(x, Ragged):
         x = require_single_level(x, "X")

@@ -1,13 +1,13 @@
 """Recurrences over packed sequences, forward and backward, as loops that do no work on padding.
 
 Rows are taken in *batch order*, Fluid's own: by time step and, within a step, longest sequence first. So the sequences
-still running at a step are the first ones, and the rows of a step lie together. A compiled loop needs fixed sizes; the
-loop is therefore cut into a few stages of decreasing width, each running for as many steps as the lengths of the batch
-need. A stage that is wider than what still runs computes rows that are never read.
+still running at a step are the first ones, and the rows of a step are contiguous. A compiled loop needs fixed sizes, so
+the loop is split into a few stages of decreasing width, each running for as many steps as the lengths of the batch
+need. A stage that is wider than necessary computes rows that are never read.
 
 A cell is written once, as ``step(dot, shared, state) -> state``, with every matrix product done by ``dot(i, rows)``,
-which gives ``inputs[i] + rows @ weights[i]``. The backward loop differentiates that function, but takes the products as
-they were saved, and leaves the gradients of inputs and weights to one gather and one large product after the loop.
+which returns ``inputs[i] + rows @ weights[i]``. The backward loop differentiates that function, but reuses the saved
+products, and leaves the gradients of inputs and weights to one gather and one large product after the loop.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def find_kernel(name: str, sequences: Ragged, *values: Any) -> Any:
-    """The module of a kernel that can run the recurrence, or None: they know one dtype, and need a sequence."""
+    """The module of a kernel that can run the recurrence, or None; kernels need float32 and at least one sequence."""
     if sequences.sequences == 0 or any(value.dtype != jnp.float32 for value in (sequences, *values)):
         return None
     return kernels.find(name)
 
 
 def initial_state(given: Any, sequences: Ragged, size: int) -> Any:
-    """``given``, or zeros: a row for each sequence, those of padding included."""
+    """``given``, or zeros: a row for each sequence, padding included."""
     count = sequences.sequences
     if given is None:
         return jnp.zeros((count, size), sequences.dtype)
@@ -115,7 +115,7 @@ class BatchOrder:
 
     @classmethod
     def dense(cls, steps: int, count: int, is_reverse: bool = False) -> BatchOrder:
-        """The order of rows that lie step by step, ``count`` sequences of the same length each."""
+        """The order of rows stored step by step, for ``count`` sequences of the same length."""
         places = jnp.arange(steps * count, dtype=jnp.int32)
         backwards = places.reshape(steps, count)[::-1].reshape(-1)
         ahead = backwards if is_reverse else places
@@ -146,7 +146,7 @@ def recur(step: Step, order: BatchOrder, inputs: Rows, weights: Rows, shared: An
       step: the cell; see the module's docstring.
       inputs: for each product, packed rows to add to it, or None.
       weights: for each product, its matrix.
-      shared: arrays that the cell uses otherwise.
+      shared: other arrays that the cell uses.
       initial: the state before the first step, a row per sequence.
     """
     states, _ = _run(step, order, inputs, weights, shared, initial, save=False)
@@ -164,13 +164,13 @@ def _packed_states(order: BatchOrder, state: Any, initial: Any) -> Any:
 
 
 def _run(step, order, inputs, weights, shared, initial, *, save):
-    """The states in batch order, those before the first step in front; with ``save`` the products as well."""
+    """The states in batch order, preceded by those before the first step; with ``save``, also the products."""
     inputs = tuple(None if x is None else _take(x, order.packed) for x in inputs)
     room = order.packed.shape[0]
     lanes = initial[0].shape[0]
     initial = tuple(x[order.lanes] for x in initial)
     states = tuple(jnp.concatenate([x, jnp.zeros((room, *x.shape[1:]), x.dtype)]) for x in initial)
-    # Not the buffers of the inputs: a loop that reads and writes one of them copies it in every iteration.
+    # Separate from the input buffers: a loop that both reads and writes a buffer copies it in every iteration.
     products = tuple(jnp.zeros((room, w.shape[1]), w.dtype) for w in weights) if save else ()
     time = jnp.zeros((), order.starts.dtype)
     state = initial
@@ -257,7 +257,7 @@ def _backward(step, residuals, gradients):
 
 
 def _take(rows, places):
-    # Twice as fast on CPU as indexing, which looks for places out of range.
+    # Twice as fast on CPU as indexing, which checks for places out of range.
     return rows.at[places].get(mode="promise_in_bounds")
 
 

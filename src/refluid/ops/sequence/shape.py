@@ -28,13 +28,13 @@ def _infer_pad(inputs: Described, attrs: dict[str, Any]) -> Described:
     x = inputs["X"][0]
     if len(x.shape) < 2:
         raise ValueError(f"X needs at least 2 dims, but has shape {list(x.shape)}")
-    length = abs(attrs.get("padded_length", -1))  # Fluid announces 1 where it does not know
+    length = abs(attrs.get("padded_length", -1))  # Fluid declares 1 if it is unknown
     lengths = ShapeDtype((-1,), np.dtype(np.int64))
     return {"Out": [ShapeDtype((-1, length, *x.shape[1:]), x.dtype)], "Length": [lengths]}
 
 
 def _pads_to_longest(attrs: dict[str, Any], connected: frozenset[str]) -> bool:
-    """The longest sequence decides the shape, and what follows may compare it with others: it must be exact."""
+    """The longest sequence determines the shape, which must be exact because later ops may compare it with others."""
     return attrs.get("padded_length", -1) == -1
 
 
@@ -60,7 +60,7 @@ def sequence_pad(x, pad_value, *, padded_length=-1):
 
 @op("sequence_pad_grad", inputs="X PadValue? Out@GRAD", outputs="X@GRAD", grad=None, lod="aware")
 def sequence_pad_grad(x, pad_value, out_grad, *, padded_length=-1):
-    """The gradient of each row at its place."""
+    """The gradient of each row, taken from its place in the padded tensor."""
     owners, out_grad = jnp.minimum(x.owners(), max(x.sequences - 1, 0)), plain(out_grad)
     taken = out_grad[owners, jnp.clip(x.positions(), 0, out_grad.shape[1] - 1)]
     return x.with_data(jnp.where(column(x.real(), taken), taken, 0))
@@ -81,7 +81,7 @@ def sequence_unpad(x, length):
         raise ValueError(f"there are {length.shape[0]} numbers in Length for the {count} rows of X")
     require_in_range(length, longest + 1, slot="Length")
     length = length.astype(jnp.int32)
-    if isinstance(model, Ragged):  # rows of padding become empty sequences below what counts the real ones
+    if isinstance(model, Ragged):  # padding rows become empty sequences; a hidden level counts the real ones
         length = jnp.where(model.real(), length, 0)
     starts = jnp.arange(count, dtype=jnp.int32) * longest
     flat = x.reshape(count * longest, *(x.shape[2:] or (1,)))
@@ -95,7 +95,7 @@ _infer_slice = described_like("X", lambda x: x._replace(shape=(-1, *x.shape[1:])
 
 @op("sequence_slice", inputs="X Offset Length", outputs="Out", differentiable="X", lod="aware", infer=_infer_slice)
 def sequence_slice(x, offset, length):
-    """Of each sequence the ``length`` rows from ``offset`` on."""
+    """The ``length`` rows of each sequence from ``offset`` on."""
     x = require_single_level(x, "X")
     begin, lengths = (_for_each(x, value, slot) for value, slot in ((offset, "Offset"), (length, "Length")))
     fits = (begin >= 0) & (lengths >= 0) & (begin + lengths <= x.lengths)
@@ -105,7 +105,7 @@ def sequence_slice(x, offset, length):
 
 
 def _for_each(x: Ragged, numbers: Any, slot: str) -> Any:
-    """A number for each sequence of x, those of padding included."""
+    """A number for each sequence of x, padding included."""
     values = plain(numbers).reshape(-1).astype(jnp.int32)
     if values.shape[0] > x.sequences or (values.shape[0] < x.sequences and len(x.offsets) == 1):
         raise ValueError(f"there are {values.shape[0]} numbers in {slot} for the {x.sequences} sequences of X")
@@ -128,7 +128,7 @@ def sequence_reshape(x, *, new_dim):
 
 @op("sequence_reverse", inputs="X", outputs="Y", lod="aware")
 def sequence_reverse(x):
-    """Each sequence backwards."""
+    """Each sequence in reverse."""
     x = require_sequences(x, "X")
     owners = jnp.minimum(x.owners(), max(x.sequences - 1, 0))
     places = x.offsets[-1][owners] + x.lengths[owners] - 1 - x.positions()
@@ -137,7 +137,7 @@ def sequence_reverse(x):
 
 @op("sequence_enumerate", inputs="X", outputs="Out", grad=None, lod="aware")
 def sequence_enumerate(x, *, win_size, pad_value=0):
-    """For each id, itself and the ones after it in its sequence, ``win_size`` in all."""
+    """For each id, the window of ``win_size`` ids of its sequence that starts there."""
     x = require_sequences(x, "X")
     ids = x.data.reshape(-1)
     owners = jnp.minimum(x.owners(), max(x.sequences - 1, 0))
@@ -156,7 +156,7 @@ def sequence_erase(x, *, tokens=()):
 
 
 def keep_rows(x: Ragged, kept: Any) -> Ragged:
-    """The sequences with only those rows that are ``kept``."""
+    """The sequences with only the ``kept`` rows."""
     before = offsets_of(kept.astype(jnp.int32))  # how many rows are kept before each one
     rows = jnp.zeros_like(x.data).at[jnp.where(kept, before[:-1], x.shape[0])].set(x.data, mode="drop")
     return inner_level(x, rows, before[x.offsets[-1]], x.longest)
@@ -169,7 +169,7 @@ def _infer_mask(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 
 def _masks_to_longest(attrs: dict[str, Any], connected: frozenset[str]) -> bool:
-    """The lengths decide the shape, unless another input or an attribute does."""
+    """The lengths determine the shape, unless another input or an attribute does."""
     return "MaxLenTensor" not in connected and attrs.get("maxlen", -1) <= 0
 
 
