@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
 
 from refluid.ir.operator import Operator
+from refluid.log import Log
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import dense, pb
@@ -40,6 +40,7 @@ class Peers:
         self._endpoints = list(endpoints)
         self._endpoint = endpoint
         self._connect = connect
+        self._log = Log("server", endpoint=endpoint)
         self._connection: ServerConnection | None = None
         self._changed = threading.Condition()
         self._parts: dict[tuple[int, str], dict[int, list[np.ndarray]]] = {}
@@ -66,8 +67,10 @@ class Peers:
             if endpoint == self._endpoint:
                 continue
             connection = self._connect(endpoint)
-            with suppress(Exception):  # a server that has ended already need not know
+            try:
                 connection.call("Evicted", wire.encode(notice), _NOTICE_TIMEOUT)
+            except Exception as error:  # noqa: BLE001 - a server that has ended already need not know
+                self._log.info("another server did not hear of an eviction", server=endpoint, reason=str(error))
             connection.close()
 
     def handle_sum(self, message: bytes) -> list[Any]:

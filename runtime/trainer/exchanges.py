@@ -21,7 +21,7 @@ from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable, 
 from refluid.runtime.trainer.geo import GeoExchange
 from refluid.runtime.trainer.half_async import HalfAsyncExchange
 from refluid.runtime.trainer.lookups import LookupExchange
-from refluid.runtime.trainer.packing import Message, join, pack, to_device, to_host, unpack
+from refluid.runtime.trainer.packing import Message, join, pack, to_device, to_host
 from refluid.runtime.trainer.server_calls import OFFER, START
 from refluid.runtime.trainer.session import current, session_of
 from refluid.runtime.transport.wire import Value, pb
@@ -95,7 +95,7 @@ class PushPull(TrainerExchange):
 
     def exchange(self, pushes: Sequence[tuple[SlicedVariable, Value]], steps: int = 1) -> dict[str, Any]:
         """Pushes gradients that stand for a number of steps, and returns the parameters that come back."""
-        return unpack(self.plan.pulls, self.session.push(pack(pushes, self.pulls), steps), self._device)
+        return self.unpack(self.session.push(pack(pushes, self.pulls), steps))
 
 
 class CheckpointNotify(Exchange):
