@@ -100,7 +100,7 @@ class DistributeTranspiler:
             trained = geo_trainer_program(self._original, exchange, self.config.geo_sgd_need_push_nums)
         else:
             states = {name for update in parts.updates for name in update.states}
-            trained = trainer_program(self._original, exchange)
+            trained = trainer_program(self._original, exchange, compensated=self.config.enable_dc_asgd)
         begun = trainer_startup(self._startup, exchange, states)
         trained._is_distributed, trained._parameters_on_pservers = True, placement
         program.become(trained)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +30,19 @@ class Exchange:
             "trainers": self.placement.trainers,
             "endpoints": list(self.placement.endpoints),
             "distributed_mode": int(self.placement.mode),
+            **({"in_background": True} if self.runtime_split else {}),
         }
 
-    def push(self, block: Block, sources: Mapping[str, str]) -> None:
-        """Sends gradients; ``sources`` maps each parameter to the variable that holds its gradient."""
+    def push(self, block: Block, sources: Mapping[str, str], linear: Set[str]) -> None:
+        """Sends gradients.
+
+        Args:
+          sources: maps each parameter to the variable that holds its gradient.
+          linear: the parameters whose update is linear in the gradient: that of a sum is the sum of the updates.
+        """
         for placed in self.placement.params:
-            self._send(block, placed, sources[placed.param], placed.grad_names, placed.sparse)
+            marks = {"merge_add": placed.param in linear}
+            self._send(block, placed, sources[placed.param], placed.grad_names, placed.sparse, **marks)
         if self.placement.mode in (Mode.SYNC, Mode.HALF_ASYNC):
             self._append(block, "send_barrier", attrs={"half_async": self.placement.mode is Mode.HALF_ASYNC})
 

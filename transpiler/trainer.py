@@ -11,11 +11,12 @@ from refluid.transpiler.lookups import look_up_remotely
 from refluid.transpiler.parts import Parts, take_apart
 
 
-def trainer_program(program: Program, exchange: Exchange) -> Program:
+def trainer_program(program: Program, exchange: Exchange, *, compensated: bool = False) -> Program:
     """Turns a training program into that of one trainer.
 
     The result has lookups in remote tables, forward and backward, other operators of trainers, then one exchange that
-    sends gradients and receives parameters, and last the operators that read updated parameters.
+    sends gradients and receives parameters, and last the operators that read updated parameters. ``compensated`` says
+    that servers change gradients before they use them (dc_asgd).
     """
     program = program.clone()
     block = program.global_block()
@@ -33,11 +34,21 @@ def trainer_program(program: Program, exchange: Exchange) -> Program:
         if placed.remote
     }
     block.ops = look_up_remotely(early, tables)
-    exchange.push(block, gradients.sent)
+    exchange.push(block, gradients.sent, set() if compensated else _linear(parts, gradients))
     exchange.pull(block)
     block.ops += late
     program.changed()
     return program
+
+
+def _linear(parts: Parts, gradients: Gradients) -> set[str]:
+    """The parameters whose update is plain SGD: servers do nothing else with the gradient."""
+    here = {id(op) for op in gradients.ops}
+    return {
+        update.param.name
+        for update in parts.updates
+        if update.optimizer.type == "sgd" and all(op is update.optimizer or id(op) in here for op in update.ops)
+    }
 
 
 def _staying(ops: Sequence[Operator], parts: Parts, gradients: Gradients) -> list[Operator]:

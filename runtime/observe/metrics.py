@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -16,7 +16,9 @@ from refluid.log import Log
 
 PORT_VARIABLE = "REFLUID_METRICS_PORT"
 # Seconds: 0.1 ms to 50 s. The same for every process, so that histograms of servers can be added up.
-BUCKETS = tuple(round(digit * 10.0**power, 4) for power in range(-4, 2) for digit in (1, 2, 5))
+SECONDS_BUCKETS = tuple(round(digit * 10.0**power, 4) for power in range(-4, 2) for digit in (1, 2, 5))
+# Numbers of steps.
+COUNT_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)
 
 
 class Metrics:
@@ -31,9 +33,9 @@ class Metrics:
         """A sum that only grows."""
         return Counter(f"refluid_{name}", help, list(self._labels), registry=self.registry).labels(**self._labels)
 
-    def histogram(self, name: str, help: str) -> Histogram:
-        """Observations of seconds, counted by `BUCKETS`."""
-        made = Histogram(f"refluid_{name}", help, list(self._labels), registry=self.registry, buckets=BUCKETS)
+    def histogram(self, name: str, help: str, buckets: Sequence[float] = SECONDS_BUCKETS) -> Histogram:
+        """Observations, by default of seconds, counted by buckets."""
+        made = Histogram(f"refluid_{name}", help, list(self._labels), registry=self.registry, buckets=buckets)
         return made.labels(**self._labels)
 
     def gauge(self, name: str, help: str, read: Callable[[], float]) -> None:

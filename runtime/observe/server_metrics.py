@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Sized
 from functools import partial
 from typing import Any
 
 from refluid.log import Log
-from refluid.runtime.observe.metrics import Metrics, quantiles, value_of
+from refluid.runtime.observe.metrics import COUNT_BUCKETS, Metrics, quantiles, value_of
 from refluid.runtime.server.membership import Membership
 from refluid.runtime.server.rounds import Rounds
 
@@ -29,8 +30,8 @@ class ServerMetrics(Metrics):
         super().__init__(Log("server", endpoint=endpoint), role="server", endpoint=endpoint, mode=mode)
         self._endpoint, self._mode, self._membership = endpoint, mode, membership
         self._rounds, self._queue = rounds, queue
-        self._pulled: dict[int, int] = {}  # trainer -> the round whose parameters it has
-        self._staleness: dict[int, int] = {}  # trainer -> how many updates its last push did not know of
+        self._staleness: dict[int, int] = {}  # trainer -> that of its last push
+        self._stalenesses: Counter[int] = Counter()  # of all pushes
         self._received = self.counter("bytes_received_total", "Bytes of requests of trainers and other servers")
         self._sent = self.counter("bytes_sent_total", "Bytes of replies")
         self._pushes = self.counter("pushes_total", "Pushes of gradients or differences")
@@ -38,13 +39,18 @@ class ServerMetrics(Metrics):
         self.refused = self.counter("refused_total", "Requests that ended with an error")
         self._exchanges = self.histogram("exchange_seconds", "From a request to its reply, waiting included")
         self.update_seconds = self.histogram("update_seconds", "One update of all that the server holds")
+        self._push_staleness = self.histogram(
+            "push_staleness", "Steps that were applied and that a push's parameters did not include", COUNT_BUCKETS
+        )
         self.gauge("round", "Updates applied", lambda: rounds.round)
         self.gauge("queue_depth", "Pushes that wait for those of other trainers", lambda: len(queue))
         self.gauge("trainers", "Trainers that have joined and not left", lambda: len(membership.present()))
         for name, help, read in (
             ("last_seen_seconds", "Since the last message of a trainer; NaN before it joins", self._last_seen),
             ("trainer_steps", "Steps of a trainer that were applied here", self._steps),
-            ("staleness", "Updates that a trainer's last push did not know of", self._stale),
+            ("staleness", "Steps that the parameters of a trainer's last push did not include", self._stale),
+            ("max_staleness", "Own steps that a trainer's parameters may lack", self._max_staleness),
+            ("max_lead", "Steps that a trainer may be ahead of the slowest; NaN without a bound", self._max_lead),
         ):
             self.gauges(name, help, "trainer", {str(each): partial(read, each) for each in membership.members})
 
@@ -57,15 +63,16 @@ class ServerMetrics(Metrics):
         if method == "Exchange":
             self._exchanges.observe(seconds)
 
-    def pushed(self, trainer: int) -> None:
-        """Records a push."""
+    def applied(self, trainer: int, staleness: int) -> None:
+        """Records a push that was applied, and how many steps its parameters did not include."""
         self._pushes.inc()
-        self._staleness[trainer] = self._rounds.round - self._pulled.get(trainer, 0)
+        self._staleness[trainer] = staleness
+        self._stalenesses[staleness] += 1
+        self._push_staleness.observe(staleness)
 
-    def pulled(self, trainer: int) -> None:
-        """Records that a trainer gets the current parameters."""
+    def pulled(self) -> None:
+        """Records a reply with parameters or rows."""
         self._pulls.inc()
-        self._pulled[trainer] = self._rounds.round
 
     # Reading
 
@@ -85,6 +92,7 @@ class ServerMetrics(Metrics):
             "bytes_sent": value_of(self._sent),
             "exchange_ms": _milliseconds(quantiles(self._exchanges)),
             "update_ms": _milliseconds(quantiles(self.update_seconds)),
+            "staleness": {str(steps): self._stalenesses[steps] for steps in sorted(self._stalenesses)},
             "trainers": [self._trainer(trainer) for trainer in self._membership.members],
         }
 
@@ -98,6 +106,8 @@ class ServerMetrics(Metrics):
             "last_seen": None if math.isnan(seen) else round(seen, 3),
             "steps": member.steps,
             "staleness": self._stale(trainer),
+            "max_staleness": member.max_staleness,
+            "max_lead": member.max_lead,
         }
 
     def _last_seen(self, trainer: int) -> float:
@@ -109,6 +119,13 @@ class ServerMetrics(Metrics):
 
     def _stale(self, trainer: int) -> int:
         return self._staleness.get(trainer, 0)
+
+    def _max_staleness(self, trainer: int) -> int:
+        return self._membership.members[trainer].max_staleness
+
+    def _max_lead(self, trainer: int) -> float:
+        lead = self._membership.members[trainer].max_lead
+        return math.nan if lead is None else lead
 
 
 def _milliseconds(seconds: dict[str, float] | None) -> dict[str, float] | None:

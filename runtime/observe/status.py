@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import accumulate
 from typing import Any
 
 import grpc
@@ -88,18 +89,19 @@ def watch(endpoints: Sequence[str], *, as_json: bool, interval: float) -> int:
 
 def tables(found: Found, before: Found, seconds: float) -> RenderableType:
     """A table of servers and one of trainers; rates are since ``before``."""
-    heads = "server mode round per_s in out pushes pulls p50_ms p99_ms update_ms queue waits_for".split()
+    heads = "server mode round per_s in out pushes pulls p50_ms p99_ms update_ms queue stale waits_for".split()
     servers = [_server_row(endpoint, status, before[endpoint], seconds) for endpoint, status in found.items()]
     shown: list[RenderableType] = [table([head.replace("_", " ") for head in heads], servers)]
     trainers = _trainer_rows([status for status in found.values() if status is not None])
     if trainers:
-        shown += ["", table(["trainer", "host", "steps", "last seen", "staleness", "state"], trainers)]
+        heads = ["trainer", "host", "steps", "last seen", "staleness", "own at most", "lead at most", "state"]
+        shown += ["", table(heads, trainers)]
     return Group(*shown)
 
 
 def _server_row(endpoint: str, status: Status | None, before: Status | None, seconds: float) -> list[str]:
     if status is None:
-        return [endpoint, "no reply", *[""] * 11]
+        return [endpoint, "no reply", *[""] * 12]
     rate = f"{(status['round'] - before['round']) / seconds:.1f}" if before is not None else ""
     exchange, update = status["exchange_ms"] or {}, status["update_ms"] or {}
     return [
@@ -115,6 +117,7 @@ def _server_row(endpoint: str, status: Status | None, before: Status | None, sec
         _number(exchange.get("p99")),
         _number(update.get("p50")),
         str(status["queue_depth"]),
+        _spread({int(steps): count for steps, count in status["staleness"].items()}),
         ", ".join(f"trainer {trainer}" for trainer in status["awaited"]),
     ]
 
@@ -132,10 +135,22 @@ def _trainer_rows(statuses: Sequence[Status]) -> list[list[str]]:
                 str(min(view["steps"] for view in views)),
                 f"{min(ages):.1f} s ago" if ages else "never",
                 str(max(view["staleness"] for view in views)),
+                str(max(view["max_staleness"] for view in views)),
+                next((str(view["max_lead"]) for view in views if view["max_lead"] is not None), "any"),
                 "left" if left else "training" if joined else "has not joined",
             ]
         )
     return rows
+
+
+def _spread(counts: Mapping[int, int]) -> str:
+    """The median, the 95th percentile and the largest of numbers that were counted: "1 2 4"."""
+    if not counts:
+        return ""
+    values, total = sorted(counts), sum(counts.values())
+    below = dict(zip(values, accumulate(counts[value] for value in values), strict=True))
+    median, high = (next(v for v in values if below[v] >= part * total) for part in (0.5, 0.95))
+    return f"{median} {high} {values[-1]}"
 
 
 def amount(size: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from refluid.files.variables import LOADED
 from refluid.ir.modes import Mode
@@ -28,6 +28,14 @@ _PENDING_AFTER = 5.0  # seconds a request waits before the reply says for whom
 _COPIED = 32 << 20  # bytes; larger replies are sent in chunks, which copies them anyway
 
 Buffers = list[Any]  # bytes or memory views, as `wire.encode` makes them
+
+
+class Push(NamedTuple):
+    """What a trainer has pushed."""
+
+    tensors: dict[str, Value]
+    steps: int  # how many training steps it stands for
+    seen: int  # the version of the parameters that the oldest of them used
 
 
 class ExchangeHandler:
@@ -52,13 +60,13 @@ class ExchangeHandler:
         mode, trainers = Mode(op.attr("distributed_mode")), membership.trainers
         self.shard = Shard(op, scope, place)
         self.rounds = Rounds(trainers, waits=mode is Mode.SYNC)
-        self.queue: dict[int, dict[str, Value]] = {}  # trainer -> its push, which waits for an update
+        self.queue: dict[int, Push] = {}  # trainer -> its push, which waits for an update
         self.metrics = ServerMetrics(op.attr("endpoint"), mode.name.lower(), membership, self.rounds, self.queue)
         self.round_began: float | None = None  # when the first push of the current round arrived
         self.start_requested: float | None = None  # since when trainers wait for initial parameters
+        self.held: dict[int, float] = {}  # trainer that is too far ahead -> since when it waits
         self._changed, self._peers, self._membership = lock, peers, membership
         self._pace = LearningRatePace(trainers)
-        self._steps: dict[int, int] = {}  # trainer -> how many training steps its push stands for
         self._replies: dict[tuple[str, ...], bytes] = {}  # of this round, the same for all trainers
         self._changed_rows = ChangedRows(trainers) if mode is Mode.GEO else None
         self._failure = ""
@@ -73,13 +81,14 @@ class ExchangeHandler:
         """Serves one Exchange request; the caller holds the lock."""
         buffers = self._purposes[request.purpose](self, request, wire.decode_tensors(request, message))
         if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
-            self.metrics.pulled(request.caller.trainer)
+            self.metrics.pulled()
         # Copied under the lock: a view into a parameter would keep the next update from happening in place.
         return [b"".join(buffers)] if sum(map(len, buffers)) <= _COPIED else buffers
 
     def leave(self, trainer: int) -> None:
         """Stops waiting for a trainer."""
         self.rounds.leave(trainer)
+        self.held.pop(trainer, None)
         self._update_if_due()
 
     def wait_for(self, condition: Callable[[], bool]) -> bool:
@@ -90,9 +99,11 @@ class ExchangeHandler:
 
     def _step(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         trainer = request.caller.trainer
+        member = self._membership.members[trainer]
+        member.max_staleness = request.max_staleness
+        member.max_lead = request.max_lead if request.HasField("max_lead") else None
         if self.rounds.push(trainer, request.sequence):
-            self.metrics.pushed(trainer)
-            self.queue[trainer], self._steps[trainer] = pushed, request.steps
+            self.queue[trainer] = Push(pushed, request.steps, request.seen)
             if self.round_began is None:
                 self.round_began = time.monotonic()
             self._update_if_due()
@@ -103,7 +114,22 @@ class ExchangeHandler:
         done = self.wait_for(lambda: self.rounds.counted(trainer) >= sequence or bool(self._failure))
         if self._failure:
             raise RuntimeError(self._failure)
-        return self._reply(request) if done else self.pending(self.awaited(), self.round_began)
+        if not done:
+            return self.pending(self.awaited(), self.round_began)
+        return self._reply(request) if self._hold(trainer) else self.pending(self.slower(trainer), self.held[trainer])
+
+    def slower(self, trainer: int) -> list[int]:
+        """The trainers that one which is too far ahead waits for."""
+        return self._membership.too_far_behind(trainer)
+
+    def _hold(self, trainer: int) -> bool:
+        """Holds a trainer that is too far ahead of others; whether it may go on."""
+        if self.slower(trainer):
+            self.held.setdefault(trainer, time.monotonic())
+            if not self.wait_for(lambda: not self.slower(trainer)):
+                return False
+        self.held.pop(trainer, None)
+        return True
 
     def _offer(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         if not self._has_parameters:
@@ -112,7 +138,7 @@ class ExchangeHandler:
             self._has_parameters = True
             self.start_requested = None
             self._changed.notify_all()
-        return wire.encode(pb.ExchangeReply(version=self.rounds.round))
+        return wire.encode(pb.ExchangeReply(version=self.rounds.version))
 
     def _start(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         if not self._has_parameters and self.start_requested is None:
@@ -143,17 +169,18 @@ class ExchangeHandler:
         if not due or self._failure:
             return
         pushes = [self.queue.pop(trainer) for trainer in due]
-        steps = sum(self._steps[trainer] for trainer in due)
+        steps = sum(push.steps for push in pushes)
         pace = 1 if self.rounds.waits else self._pace.advance(steps)
         began = time.perf_counter()
-        self._update(pushes, due[0], pace)
+        self._update([push.tensors for push in pushes], due[0], pace)
         self.metrics.update_seconds.observe(time.perf_counter() - began)
         self._replies.clear()
-        for trainer, pushed in zip(due, pushes, strict=True):
-            self._membership.members[trainer].steps += self._steps[trainer]
+        for trainer, push in zip(due, pushes, strict=True):
+            self._membership.members[trainer].steps += push.steps
+            self.metrics.applied(trainer, staleness=self.rounds.version - push.seen)
             if self._changed_rows is not None:
-                self._changed_rows.mark(trainer, pushed)
-        self.rounds.applied()
+                self._changed_rows.mark(trainer, push.tensors)
+        self.rounds.applied(steps)
         self.round_began = None
         self._changed.notify_all()
 
@@ -177,13 +204,13 @@ class ExchangeHandler:
         now = time.monotonic()
         names = [self._membership.describe(trainer, now) for trainer in awaited]
         waited = 0.0 if since is None else now - since
-        header = pb.ExchangeReply(version=self.rounds.round, pending=True, awaited=names, waited_seconds=waited)
+        header = pb.ExchangeReply(version=self.rounds.version, pending=True, awaited=names, waited_seconds=waited)
         return wire.encode(header)
 
     def _reply(self, request: Any) -> Buffers:
         """The variables that a trainer pulls; in a round all trainers get the same bytes."""
         wanted, trainer = tuple(request.wanted), request.caller.trainer
-        if self._changed_rows is not None and request.purpose == pb.ExchangeRequest.STEP:
+        if self._changed_rows is not None and request.purpose != pb.ExchangeRequest.START:
             return self._encode(self._changed_values(self._changed_rows, trainer, wanted))
         self.shard.remember_pulled(trainer)
         if not self.rounds.waits:
@@ -202,4 +229,4 @@ class ExchangeHandler:
         return found
 
     def _encode(self, values: Mapping[str, Value]) -> Buffers:
-        return wire.encode(pb.ExchangeReply(version=self.rounds.round), values)
+        return wire.encode(pb.ExchangeReply(version=self.rounds.version), values)

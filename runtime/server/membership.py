@@ -24,7 +24,9 @@ class Member:
     active: float | None = None  # its last exchange
     left: bool = False
     evicted: bool = False  # it did not leave by itself: it may come back
-    steps: int = 0
+    steps: int = 0  # those that were applied
+    max_staleness: int = 0  # how many of its own steps its parameters may lack
+    max_lead: int | None = None  # how many steps it may be ahead of the slowest trainer
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,14 @@ class Membership:
     def present(self) -> list[int]:
         """Trainers that have joined and not left."""
         return [trainer for trainer, member in self.members.items() if member.joined is not None and not member.left]
+
+    def too_far_behind(self, trainer: int) -> list[int]:
+        """The trainers that one with a ``max_lead`` has to wait for, those that have not joined yet included."""
+        member = self.members[trainer]
+        if member.max_lead is None:
+            return []
+        needed = member.steps - member.max_lead
+        return [each for each, other in self.members.items() if other.steps < needed and not other.left]
 
     def idle_since(self) -> float | None:
         """When the last message but heartbeats arrived from a trainer, once one has left and others have not."""

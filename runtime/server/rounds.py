@@ -13,6 +13,7 @@ class Rounds:
     def __init__(self, trainers: int, waits: bool):
         self.trainers, self.waits = trainers, waits
         self.round = 0
+        self.version = 0  # training steps, of all trainers together, that were applied
         self._pushed: dict[int, int] = {}  # trainer -> the sequence number of its push that waits
         self._applied: dict[int, int] = {}  # trainer -> that of its last push that was applied
         self._left: set[int] = set()
@@ -39,11 +40,12 @@ class Rounds:
             return []
         return [t for t in range(self.trainers) if t not in self._pushed and t not in self._left]
 
-    def applied(self) -> None:
-        """Records that the due update was applied."""
+    def applied(self, steps: int) -> None:
+        """Records that the due update was applied, which stands for a number of training steps."""
         self._applied.update(self._pushed)
         self._pushed.clear()
         self.round += 1
+        self.version += steps
 
     def discard(self) -> None:
         """Forgets the pushes of an update that failed."""

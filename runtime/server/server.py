@@ -113,6 +113,8 @@ class Server:
         members, exchange, barrier = self._membership, self._exchange, self._barriers.open()
         if exchange.round_began is not None:
             found.append(("pushes of a round", exchange.round_began, exchange.awaited()))
+        for trainer, since in list(exchange.held.items()):
+            found.append((f"trainers that are slower than trainer {trainer}", since, exchange.slower(trainer)))
         if exchange.start_requested is not None:
             found.append(("initial parameters", exchange.start_requested, [0]))
         if barrier is not None:
@@ -164,7 +166,7 @@ class Server:
             self._barriers.arrive(request.caller.trainer, number, time.monotonic())
             self._changed.notify_all()
             if self._exchange.wait_for(lambda: not self._barriers.missing(number)):
-                return wire.encode(pb.ExchangeReply(version=self.round))
+                return wire.encode(pb.ExchangeReply())
             return self._exchange.pending(self._barriers.missing(number), self._barriers.since(number))
 
     def _heartbeat(self, message: bytes) -> Buffers:

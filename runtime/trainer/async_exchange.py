@@ -1,110 +1,113 @@
-"""Async training: a trainer that does not wait for servers.
+"""Async training: gradients leave when the connection is free, and the reply brings the parameters.
 
-A step queues its gradients and uses the newest parameters that have arrived; one thread pushes, another may pull. How
-many steps a trainer may be ahead of what its parameters include is bounded, see `AsyncExchange.bound`.
+What is queued while a message is under way leaves with the next one. How many of its own steps a trainer's parameters
+may lack is bounded, see `Pacing` and `Ahead`: with 0 every step waits for its own message, which its own thread sends;
+otherwise a thread sends while the trainer computes.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from refluid import flags
 from refluid.places import Place
+from refluid.runtime.trainer.ahead import Ahead
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan
 from refluid.runtime.trainer.merging import MergeQueue
-from refluid.runtime.trainer.packing import NO_PULLS, Replies, pack, to_host
-
-_PULL_THREAD = "FLAGS_communicator_independent_recv_thread"
-_WAIT = 0.01  # seconds; FLAGS_communicator_send_wait_times counts waits of this length
+from refluid.runtime.trainer.pacing import Pacing, max_lead
+from refluid.runtime.trainer.packing import NO_PULLS, Replies, Versions, pack, to_host, versions_of
 
 
 class AsyncExchange(TrainerExchange):
-    """Pushes and pulls on threads of its own while steps run."""
+    """Pushes gradients and pulls parameters at the pace of the connection."""
 
     def __init__(self, plan: ExchangePlan, place: Place):
         super().__init__(plan, place)
         self.declare()
         sums = flags.read_flag("FLAGS_communicator_is_sgd_optimizer")
-        self._pushes = [replace(variable, adds=variable.adds or sums) for variable in plan.pushes]
-        max_merged = max(1, flags.read_flag("FLAGS_communicator_max_merge_var_num"))
-        capacity = max(1, flags.read_flag("FLAGS_communicator_send_queue_size"))
-        # A pull is due after this many steps were pushed; sooner is not worth its bytes. Fluid's flag counts gradients.
-        gradients = flags.read_flag("FLAGS_communicator_min_send_grad_num_before_recv")
-        max_staleness = max(1, flags.read_flag("FLAGS_communicator_max_staleness"))
-        # One half of the steps that a trainer may be ahead is in flight while it takes the other half.
-        half = max(1, max_staleness // 2)
-        self._pull_after = min(max(1, -(-gradients // max(1, len(plan.pushes)))), half)
-        self._worth_pushing = min(max_merged, capacity, half)
-        self._merge_timeout = flags.read_flag("FLAGS_communicator_send_wait_times") * _WAIT
-        # One message that pushes and pulls costs half of two, so the pull thread is opt-in.
-        self._has_pull_thread = flags.is_given(_PULL_THREAD) and flags.read_flag(_PULL_THREAD)
-        self.bound = min(capacity + max_merged + self._pull_after, max_staleness)
-        self.staleness = 0  # steps of this trainer that its parameters did not include, at the last step
+        self._pushes = [replace(variable, adds=variable.adds and sums) for variable in plan.pushes]
+        self._pacing = Pacing.of_flags(
+            len(plan.pushes), in_background=plan.in_background, sums=all(each.adds for each in self._pushes)
+        )
+        self.max_staleness = self.session.max_staleness = self._pacing.max_staleness
+        why = f"the parameters of a step may lack {self.max_staleness} steps (FLAGS_communicator_max_staleness)"
+        self.session.max_lead = max_lead(self.max_staleness, why)
+        self.staleness = 0  # own steps that the parameters of the last step did not include
         self.worst_staleness = 0
-        self._queue = MergeQueue(capacity, max_merged)
+        self._ahead = Ahead(self._pacing)
+        self._queue = MergeQueue(self._pacing.max_merged)
         self._changed = threading.Condition()  # guards what follows
         self._stepped = 0  # steps taken
         self._pushed = 0  # steps that servers have applied
         self._included = 0  # steps that the newest parameters include
+        self._used = 0  # steps that the parameters in use include
         self._newest: dict[str, Any] = {}
-        self._stopping = False
+        self._versions: Versions = {}  # of the newest parameters
+        self._is_running = False
+        self._is_pushing = False
+        self._resumed: float | None = None  # when the last step ended, with its waiting
         self._blocked = 0  # threads that wait for gradients to be pushed
-        self._failure: BaseException | None = None
-        self._threads: list[threading.Thread] = []
+        self._failure: Exception | None = None
+        self._thread: threading.Thread | None = None
         self.session.communicators.append(self)
         self.session.on_leave(self.stop)
         self.session.on_flush(self.flush)
         self.start()
 
-    # The training thread
+    # Threads that train
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        pushes = self._pushes
-        values = to_host(pushes, env)
+        values = to_host(self._pushes, env)
         with self._changed:
-            self.session.step += 1
-            if not self._threads and self._failure is None:
+            if not self._is_running:
                 raise RuntimeError("the communicator of this program was stopped; start it again before training on")
-            self._wait_for(lambda: not (self._queue.full or self._too_far_ahead()))
-            self._queue.add(pushes, values)
-            self._stepped += 1
-            self.staleness = self._stepped - 1 - self._included
+            self.staleness = self._stepped - self._used
             self.worst_staleness = max(self.worst_staleness, self.staleness)
+            self.session.step += 1
+            self._stepped += 1
+            if self._resumed is not None:
+                self._ahead.stepped(time.perf_counter() - self._resumed)
+            self._queue.add(self._pushes, values, self.session.seen)
             self._changed.notify_all()
+            mine = self._stepped
+            self._wait_for(lambda: self._included >= mine - self._ahead.allowed)
             newest, self._newest = self._newest, {}
+            self._used = self._included
+            self.session.seen.update(self._versions)
+            self._resumed = time.perf_counter()
         return newest
 
-    def _too_far_ahead(self) -> bool:
-        return self._stepped - self._included >= self.bound
-
     def _wait_for(self, condition: Callable[[], bool]) -> None:
-        """Waits for a condition that a push brings about; pushes do not wait for more steps meanwhile."""
-        if not condition():
-            self._blocked += 1
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._failure or condition())
+        """Waits for a condition that pushes bring about, and pushes meanwhile if nobody else does."""
+        self._blocked += 1
+        self._changed.notify_all()
+        try:
+            while self._failure is None and not condition():
+                if self._thread is None and not self._is_pushing and self._queue.steps:
+                    self._push()
+                else:
+                    self._changed.wait()
+        finally:
             self._blocked -= 1
         if self._failure is not None:
             raise self._failure
 
-    # The threads that push and pull
+    # Control
 
     def start(self) -> None:
-        """Starts the threads; they run until `stop`."""
-        if self._threads:
+        """Accepts steps, and sends in the background if parameters may lack some; until `stop`."""
+        if self._is_running:
             return
-        self._stopping = False
-        loops = [self._push_loop, self._pull_loop] if self._has_pull_thread else [self._push_loop]
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__.strip("_"), daemon=True)
-            for loop in loops
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._is_running = True
+        if self.max_staleness:
+            self._thread = threading.Thread(target=self._push_loop, name="push", daemon=True)
+            self._thread.start()
 
     @property
     def queued(self) -> int:
@@ -113,22 +116,25 @@ class AsyncExchange(TrainerExchange):
 
     @property
     def is_running(self) -> bool:
-        """Whether the threads run."""
-        return bool(self._threads)
+        """Whether steps are accepted."""
+        return self._is_running
 
     def flush(self) -> None:
         """Returns when servers have the gradients of every step so far."""
         with self._changed:
-            self._wait_for(lambda: self._pushed == self._stepped or not self._threads)
+            self._wait_for(lambda: self._pushed == self._stepped)
 
     def stop(self) -> None:
-        """Pushes what is queued, then ends the threads."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
-        self._threads = []
+        """Pushes what is queued; further steps are refused until `start`."""
+        try:
+            self.flush()
+        finally:
+            with self._changed:
+                self._is_running = False
+                self._changed.notify_all()
+            if self._thread is not None:
+                self._thread.join()
+                self._thread = None
 
     def receive(self) -> None:
         """Pulls parameters now; the next step uses them."""
@@ -139,48 +145,46 @@ class AsyncExchange(TrainerExchange):
             if pushed >= self._included:
                 self._update_newest(replies, pushed)
 
-    def _guarded(self, loop: Callable[[], None]) -> None:
-        try:
-            loop()
-        except BaseException as error:  # noqa: BLE001 - the next step raises it
-            with self._changed:
-                self._failure = error
-                self._changed.notify_all()
+    # Pushing
 
     def _push_loop(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue.steps or self._stopping)
-                # One message for several steps costs as much as one for a single step.
-                self._changed.wait_for(self._is_worth_pushing, self._merge_timeout)
+        with self._changed:
+            while self._failure is None:
+                self._changed.wait_for(lambda: self._queue.steps or not self._is_running)
+                if self._pacing.merge_wait:
+                    self._changed.wait_for(self._is_worth_pushing, self._pacing.merge_wait)
                 if not self._queue.steps:
                     return
-                merged = self._queue.take()
-                pulls = not self._has_pull_thread and self._pushed + merged.steps - self._included >= self._pull_after
-                self._changed.notify_all()
-            messages = pack(merged.merged(self._pushes), self.pulls if pulls else NO_PULLS)
-            replies = self.session.push(messages, merged.steps)
-            with self._changed:
-                self._pushed += merged.steps
-                if pulls:
-                    self._update_newest(replies, self._pushed)
-                self._changed.notify_all()
+                with suppress(Exception):  # the next step raises it
+                    self._push()
 
     def _is_worth_pushing(self) -> bool:
-        return self._blocked > 0 or self._stopping or self._queue.steps >= self._worth_pushing
+        merged = self._pacing.max_merged
+        return self._blocked > 0 or not self._is_running or (merged is not None and self._queue.steps >= merged)
 
-    def _pull_loop(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._pushed - self._included >= self._pull_after or self._stopping)
-                if self._stopping:
-                    return
-                pushed = self._pushed
-            replies = self.read()
-            with self._changed:
-                self._update_newest(replies, pushed)
-                self._changed.notify_all()
+    def _push(self) -> None:
+        """Pushes what is queued. The caller holds the lock, which is free while the message is under way."""
+        merged = self._queue.take()
+        pulls = self._pushed + merged.steps - self._included >= self._pacing.pull_after or self._blocked > 0
+        self._is_pushing = True
+        self._changed.release()
+        began = time.perf_counter()
+        try:
+            gradients = merged.merged(self._pushes)
+            messages = pack(gradients, self.pulls if pulls else NO_PULLS)
+            replies = self.session.push(messages, merged.steps, merged.seen)
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            self._changed.acquire()
+            self._is_pushing = False
+            self._pushed += merged.steps
+            self._changed.notify_all()
+        self._ahead.replied(time.perf_counter() - began, [value for _, value in gradients])
+        if pulls:
+            self._update_newest(replies, self._pushed)
 
     def _update_newest(self, replies: Replies, included: int) -> None:
-        self._newest = self.unpack(replies)
+        self._newest, self._versions = self.unpack(replies), versions_of(replies)
         self._included = included

@@ -72,6 +72,7 @@ class ExchangePlan:
     kept: list[str] = field(default_factory=list)  # variables of trainers; servers hold only their initial values
     initial: bool = False
     geo_steps: int = 0
+    in_background: bool = False  # the program is made for a communicator: it communicates while it computes
 
 
 def read_plan(ops: Sequence[Operator]) -> ExchangePlan:
@@ -94,6 +95,7 @@ def read_plan(ops: Sequence[Operator]) -> ExchangePlan:
             plan.dropped += op.output("Out")
         elif op.type not in ("send_barrier", "fetch_barrier", "concat", "split_byref", "split_selected_rows"):
             raise NotImplementedError(f"{op.type}: refluid's runtime does not support it here ({op.written_at})")
+        plan.in_background |= bool(op.attrs.get("in_background"))
         plan.initial |= bool(op.attrs.get("initial") or op.attrs.get("offer"))
     plan.pushes, plan.pulls = pushes.variables(), pulls.variables()
     return plan

@@ -72,6 +72,7 @@ class StartupExchange(TrainerExchange):
         if not plan.pulls:
             return {}
         replies = session.exchange(START, pack((), self.pulls))
+        session.use(replies)
         values = {variable.name: join(variable, replies) for variable in plan.pulls}
         if plan.job.mode is Mode.GEO:
             trained = values.keys() - session.kept
@@ -95,7 +96,9 @@ class PushPull(TrainerExchange):
 
     def exchange(self, pushes: Sequence[tuple[SlicedVariable, Value]], steps: int = 1) -> dict[str, Any]:
         """Pushes gradients that stand for a number of steps, and returns the parameters that come back."""
-        return self.unpack(self.session.push(pack(pushes, self.pulls), steps))
+        replies = self.session.push(pack(pushes, self.pulls), steps)
+        self.session.use(replies)
+        return self.unpack(replies)
 
 
 class CheckpointNotify(Exchange):

@@ -15,6 +15,7 @@ from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.geo_deltas import Snapshot
+from refluid.runtime.trainer.pacing import max_lead
 from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, join, pack, to_device
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
@@ -31,6 +32,9 @@ class GeoExchange(TrainerExchange):
         self._snapshots = {v.name: Snapshot(started[v.name], plan.job.trainers) for v in plan.pushes}
         self._touched: dict[str, list[np.ndarray]] = {v.name: [] for v in plan.pushes if v.ids}
         self._since = 0  # steps since the last push
+        unknown = plan.geo_steps - 1
+        self.session.max_staleness = unknown
+        self.session.max_lead = max_lead(unknown, f"GEO training exchanges every {plan.geo_steps} steps")
         self.session.on_flush(self.flush)
         self.session.on_leave(self.flush)
 
@@ -50,6 +54,7 @@ class GeoExchange(TrainerExchange):
 
     def _exchange(self, env: Mapping[str, Any]) -> dict[str, Any]:
         replies = self._push(env, self.pulls)
+        self.session.use(replies)
         return {v.name: self._merge(v, env[v.name], replies) for v in self.plan.pushes}
 
     def _push(self, values: Mapping[str, Any], pulls: Pulls) -> Replies:

@@ -17,6 +17,7 @@ from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.merging import MergedSteps
+from refluid.runtime.trainer.pacing import max_lead
 from refluid.runtime.trainer.packing import to_host
 from refluid.runtime.transport.wire import Value
 
@@ -41,7 +42,8 @@ class HalfAsyncExchange(TrainerExchange):
         super().__init__(plan, place)
         self._exchange = exchange
         self.merges = steps_per_exchange()
-        self.bound = self.merges - 1
+        self.max_staleness = self.session.max_staleness = self.merges - 1
+        self.session.max_lead = max_lead(self.max_staleness, f"half-async training merges {self.merges} steps")
         self.staleness = 0  # steps of this trainer that its parameters did not include, at the last step
         self.worst_staleness = 0
         self._is_running = True
@@ -61,7 +63,7 @@ class HalfAsyncExchange(TrainerExchange):
             self.session.step += 1
             self.staleness = self._merged.steps
             self.worst_staleness = max(self.worst_staleness, self.staleness)
-            self._merged.add(pushes, values)
+            self._merged.add(pushes, values, self.session.seen)
             if self._merged.steps >= self.merges:
                 self._send()
             fresh, self._fresh = self._fresh, {}
@@ -99,4 +101,6 @@ class HalfAsyncExchange(TrainerExchange):
     def receive(self) -> None:
         """Pulls parameters now; the next step uses them."""
         with self._lock:
-            self._fresh = self.unpack(self.read())
+            replies = self.read()
+            self.session.use(replies)
+            self._fresh = self.unpack(replies)

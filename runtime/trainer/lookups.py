@@ -39,6 +39,7 @@ class LookupExchange(TrainerExchange):
                 inside[part.name] = np.flatnonzero((ids[name] >= part.start) & (ids[name] < part.end))
                 requests.setdefault(part.endpoint, {})[part.name] = ids[name][inside[part.name]] - part.start
         replies = self.session.exchange(ROWS, {endpoint: Message(rows) for endpoint, rows in requests.items()})
+        self.session.use_rows(replies)
         found: dict[str, Any] = {}
         for name, lookups in self._tables.items():
             rows = _rows(lookups[0].table, len(ids[name]), inside, replies)

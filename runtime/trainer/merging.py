@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
+from refluid.runtime.trainer.packing import Versions
 from refluid.runtime.transport.wire import Rows, Value
 
 
@@ -19,11 +20,14 @@ class MergedSteps:
     """Gradients of one or more steps."""
 
     steps: int = 0
+    seen: Versions = field(default_factory=dict)  # of the parameters that the first of them used
     values: dict[str, Value | list[Rows]] = field(default_factory=dict)
     _owned: set[str] = field(default_factory=set)  # sums in memory of our own, which may be added to in place
 
-    def add(self, variables: Sequence[SlicedVariable], values: Sequence[Value]) -> None:
-        """Adds the gradients of another step."""
+    def add(self, variables: Sequence[SlicedVariable], values: Sequence[Value], seen: Versions) -> None:
+        """Adds the gradients of another step, computed with parameters of these versions."""
+        if not self.steps:
+            self.seen = dict(seen)
         self.steps += 1
         for variable, value in zip(variables, values, strict=True):
             self._add(variable.name, value)
@@ -59,23 +63,18 @@ class MergedSteps:
 
 
 class MergeQueue:
-    """Steps that wait to be sent, merged up to ``max_merged`` at a time; at most ``capacity`` steps in all."""
+    """Steps that wait to be sent, merged up to ``max_merged`` at a time; None for all of them."""
 
-    def __init__(self, capacity: int, max_merged: int):
-        self._capacity, self._max_merged = capacity, max_merged
+    def __init__(self, max_merged: int | None):
+        self._max_merged = max_merged
         self._queue: list[MergedSteps] = []
         self.steps = 0
 
-    @property
-    def full(self) -> bool:
-        """Whether the next step must wait."""
-        return self.steps >= self._capacity
-
-    def add(self, variables: Sequence[SlicedVariable], values: Sequence[Value]) -> None:
+    def add(self, variables: Sequence[SlicedVariable], values: Sequence[Value], seen: Versions) -> None:
         """Merges a step into the last entry of the queue, or appends it."""
-        if not self._queue or self._queue[-1].steps >= self._max_merged:
+        if not self._queue or self._queue[-1].steps == self._max_merged:
             self._queue.append(MergedSteps())
-        self._queue[-1].add(variables, values)
+        self._queue[-1].add(variables, values, seen)
         self.steps += 1
 
     def take(self) -> MergedSteps:

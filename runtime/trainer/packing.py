@@ -16,7 +16,23 @@ from refluid.ops.core.values import SelectedRows
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.transport.wire import Rows, Value
 
-Replies = Mapping[str, Mapping[str, Value]]  # the tensors in the servers' replies, by endpoint and name
+Versions = Mapping[str, int]  # how many training steps the parameters of each server include, by endpoint
+
+
+class Tensors(dict[str, Value]):
+    """The tensors in a server's reply by name, and their version."""
+
+    def __init__(self, tensors: Mapping[str, Value], version: int):
+        super().__init__(tensors)
+        self.version = version
+
+
+Replies = Mapping[str, Tensors]  # by endpoint
+
+
+def versions_of(replies: Replies) -> Versions:
+    """The versions of the parameters in replies."""
+    return {endpoint: tensors.version for endpoint, tensors in replies.items()}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -16,12 +17,12 @@ from refluid.log import Log
 from refluid.runtime.observe.trainer_metrics import TrainerMetrics
 from refluid.runtime.trainer.exchange_plan import Job
 from refluid.runtime.trainer.membership import Membership, reply_timeout
-from refluid.runtime.trainer.packing import Message
+from refluid.runtime.trainer.packing import Message, Replies, Tensors, Versions, versions_of
 from refluid.runtime.trainer.waiting import WaitLog
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import Connection
 from refluid.runtime.transport.request import Request, RetryPolicy
-from refluid.runtime.transport.wire import Value, pb
+from refluid.runtime.transport.wire import pb
 
 STEP = pb.ExchangeRequest.STEP
 WAIT = pb.ExchangeRequest.WAIT
@@ -41,6 +42,10 @@ class ServerCalls:
     def __init__(self, job: Job, connect: Callable[..., Connection], metrics: TrainerMetrics, log: Log):
         self.job = job
         self.step = 0  # training steps taken, for messages
+        self.seen: dict[str, int] = {}  # the versions of the parameters in use, by endpoint
+        self.max_staleness = 0  # own steps that the parameters in use may lack
+        self.max_lead: int | None = None  # how far pushes may be ahead of those of the slowest trainer
+        self._pulled: set[str] = set()  # servers that hold dense parameters
         self._metrics, self._log = metrics, log
         self._connections = {endpoint: connect(endpoint, metrics.sent, metrics.received) for endpoint in job.endpoints}
         self._members = Membership(job, self._connections, log, self._error)
@@ -55,30 +60,44 @@ class ServerCalls:
 
     def declare(self, pushes: Mapping[str, Sequence[Any]], pulls: Mapping[str, Sequence[Any]]) -> None:
         """Declares the tensors that an exchange will push and pull; a server refuses what it does not have."""
+        self._pulled |= pulls.keys()
         for endpoint in {*pushes, *pulls}:
             try:
                 self._members.join(endpoint, pushes.get(endpoint, ()), pulls.get(endpoint, ()))
             except grpc.RpcError as error:
                 raise self._refused(endpoint, error) from None
 
-    def push(self, messages: Mapping[str, Message], steps: int = 1) -> dict[str, dict[str, Value]]:
-        """Pushes gradients or deltas and returns what the messages pull, as the mode defines it."""
+    def push(self, messages: Mapping[str, Message], steps: int = 1, seen: Versions | None = None) -> Replies:
+        """Pushes gradients or deltas and returns what the messages pull, as the mode defines it.
+
+        ``seen`` are the versions of the parameters that the oldest of the steps used, by default those in use.
+        """
         for endpoint in messages:
             self.sequence[endpoint] += 1
-        return self.exchange(STEP, messages, steps)
+        return self.exchange(STEP, messages, steps, self.seen if seen is None else seen)
 
-    def exchange(self, purpose: int, messages: Mapping[str, Message], steps: int = 0) -> dict[str, dict[str, Value]]:
-        """Sends one message to each server, then collects the tensors in their replies, by endpoint."""
+    def use(self, replies: Replies) -> None:
+        """Records that the next step uses the parameters in replies."""
+        self.seen.update(versions_of(replies))
+
+    def use_rows(self, replies: Replies) -> None:
+        """Records that a step uses rows in replies. They are never older than the dense parameters of a server."""
+        self.seen.update({name: version for name, version in versions_of(replies).items() if name not in self._pulled})
+
+    def exchange(
+        self, purpose: int, messages: Mapping[str, Message], steps: int = 0, seen: Versions = MappingProxyType({})
+    ) -> Replies:
+        """Sends one message to each server, then collects the tensors in their replies."""
         began = time.perf_counter()
         requests: dict[str, Request] = {}
-        found: dict[str, dict[str, Value]] = {}
+        found: dict[str, Tensors] = {}
         try:
             for endpoint, message in messages.items():
-                requests[endpoint] = self._send(endpoint, purpose, message, steps)
+                requests[endpoint] = self._send(endpoint, purpose, message, steps, seen.get(endpoint, 0))
             for endpoint, message in messages.items():
                 again = partial(self._send_again, endpoint, purpose, message, steps)
                 reply, received = self._collect(requests[endpoint], again)
-                found[endpoint] = wire.decode_tensors(reply, received)
+                found[endpoint] = Tensors(wire.decode_tensors(reply, received), reply.version)
         finally:
             for request in requests.values():
                 request.cancel()
@@ -86,13 +105,16 @@ class ServerCalls:
         self._metrics.exchanged(pushed=purpose == STEP, pulled=pulled, seconds=time.perf_counter() - began)
         return found
 
-    def _send(self, endpoint: str, purpose: int, message: Message, steps: int) -> Request:
+    def _send(self, endpoint: str, purpose: int, message: Message, steps: int, seen: int = 0) -> Request:
         header = pb.ExchangeRequest(
             caller=self.caller,
             purpose=purpose,
             sequence=self.sequence[endpoint],
             steps=steps,
             wanted=message.wanted,
+            seen=seen,
+            max_staleness=self.max_staleness,
+            max_lead=self.max_lead,
         )
         return self._request(endpoint, "Exchange", wire.encode(header, message.pushed), message.reply_size)
 

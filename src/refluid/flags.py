@@ -15,8 +15,9 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_check_nan_inf": False,  # executor: fetched and written values are checked after every step
     "FLAGS_communicator_independent_recv_thread": True,
     "FLAGS_communicator_is_sgd_optimizer": True,
+    "FLAGS_communicator_max_lead": -1,  # runtime: steps ahead of the slowest trainer, -1 for any; refluid's own flag
     "FLAGS_communicator_max_merge_var_num": 20,
-    "FLAGS_communicator_max_staleness": 20,  # runtime: steps an async trainer may be ahead of its parameters; refluid's
+    "FLAGS_communicator_max_staleness": 0,  # runtime: own steps an async trainer's parameters may lack; refluid's own
     "FLAGS_communicator_merge_sparse_grad": True,
     "FLAGS_communicator_min_send_grad_num_before_recv": 20,
     "FLAGS_communicator_send_queue_size": 20,

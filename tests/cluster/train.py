@@ -167,7 +167,7 @@ def staleness():
     if not found:
         return {}
     pushes = max(session.sequence.values())
-    return {"staleness": found[-1].worst_staleness, "bound": found[-1].bound, "pushes": pushes}
+    return {"staleness": found[-1].worst_staleness, "max_staleness": found[-1].max_staleness, "pushes": pushes}
 
 
 def main():

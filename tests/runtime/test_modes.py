@@ -3,7 +3,7 @@
 import numpy as np
 
 SEEDS = range(5)
-STEPS = 160
+STEPS = 80
 # A mode's mean loss over the last steps may be this much above the local run's, as a part of what training gains.
 ALLOWED = 0.1
 
@@ -13,7 +13,7 @@ def ending(losses):
 
 
 def test_other_modes_end_near_the_local_run(jobs):
-    base = {"optimizer": "SGD", "embedding": True, "rate": 0.01, "steps": STEPS, "keep": False}
+    base = {"optimizer": "SGD", "embedding": True, "rate": 0.02, "steps": STEPS, "keep": False}
     local = jobs.train_locally([{**base, "seed": seed} for seed in SEEDS])
     modes = [
         {"mode": "half_async"},
@@ -31,10 +31,10 @@ def test_other_modes_end_near_the_local_run(jobs):
         assert reached < ending(expected) + ALLOWED * gained, (case, reached, ending(expected), gained)
         for trainer in trainers:
             if case["mode"] == "async":
-                assert 0 <= trainer["staleness"] <= trainer["bound"], case
+                assert 0 <= trainer["staleness"] <= trainer["max_staleness"], case
             elif case["mode"] == "half_async":
                 merged = case.get("merge", 1)
-                assert trainer["staleness"] == trainer["bound"] == merged - 1
+                assert trainer["staleness"] == trainer["max_staleness"] == merged - 1
                 assert trainer["pushes"] == STEPS // merged
 
 

@@ -24,12 +24,14 @@ class World:
 
 
 def train_a_little():
-    """Trainer 0 pulls, two updates happen, and its push has missed one that was not its own."""
+    """Two updates happen, and the parameters of a push of trainer 0 included none of them."""
     world = World()
     world.membership.join(JoinAttempt(0, 11, "node7:4711", began=0.0), now=0.0)
-    world.metrics.pulled(0)
+    world.metrics.pulled()
     world.rounds.round = 2
-    world.metrics.pushed(0)
+    world.membership.members[0].max_staleness = 8
+    world.membership.members[0].max_lead = 3
+    world.metrics.applied(0, staleness=2)
     world.metrics.called("Exchange", received=1000, sent=3000, seconds=0.002)
     world.metrics.called("Heartbeat", received=10, sent=5, seconds=1.0)
     world.metrics.update_seconds.observe(0.0005)
@@ -44,6 +46,7 @@ def test_a_server_tells_what_it_has_done():
     assert (status["pushes"], status["pulls"], status["exchange_ms"]) == (1, 1, {"p50": 1.5, "p99": 1.99})
     first, second = status["trainers"]
     assert (first["joined"], first["left"], first["staleness"]) == (True, False, 2)
+    assert (first["max_staleness"], first["max_lead"], status["staleness"]) == (8, 3, {"2": 1})
     assert (second["joined"], second["last_seen"]) == (False, None)
 
 
@@ -55,6 +58,11 @@ def test_a_server_has_the_same_for_prometheus():
         f"refluid_bytes_received_total{{{labels}}} 1010.0",
         'refluid_exchange_seconds_bucket{endpoint="127.0.0.1:6174",le="0.002",mode="async",role="server"} 1.0',
         f'refluid_staleness{{{labels},trainer="0"}} 2.0',
+        f'refluid_max_staleness{{{labels},trainer="0"}} 8.0',
+        f'refluid_max_lead{{{labels},trainer="0"}} 3.0',
+        f'refluid_max_lead{{{labels},trainer="1"}} NaN',
+        'refluid_push_staleness_bucket{endpoint="127.0.0.1:6174",le="1.0",mode="async",role="server"} 0.0',
+        'refluid_push_staleness_bucket{endpoint="127.0.0.1:6174",le="2.0",mode="async",role="server"} 1.0',
         f'refluid_last_seen_seconds{{{labels},trainer="1"}} NaN',
         f"refluid_trainers{{{labels}}} 1.0",
     ):
@@ -65,13 +73,13 @@ def test_tables_of_servers_and_trainers():
     status = train_a_little().metrics.status(awaited=[1])
     before = {**status, "round": 1}
     shown = as_text(tables({"a:1": status, "b:2": None}, {"a:1": before, "b:2": None}, seconds=0.5)).splitlines()
-    heads = "server mode round per s in out pushes pulls p50 ms p99 ms update ms queue waits for"
+    heads = "server mode round per s in out pushes pulls p50 ms p99 ms update ms queue stale waits for"
     assert shown[0].split() == heads.split()
-    assert shown[1].split() == "a:1 async 2 2.0 1.0 kB 3.0 kB 1 1 1.50 1.99 0.35 0 trainer 1".split()
+    assert shown[1].split() == "a:1 async 2 2.0 1.0 kB 3.0 kB 1 1 1.50 1.99 0.35 0 2 2 2 trainer 1".split()
     assert shown[2].split() == "b:2 no reply".split()
-    assert shown[4].split() == "trainer host steps last seen staleness state".split()
-    assert shown[5].split()[:3] == ["0", "node7:4711", "0"] and shown[5].endswith("2  training")
-    assert shown[6].split() == "1 0 never 0 has not joined".split()
+    assert shown[4].split() == "trainer host steps last seen staleness own at most lead at most state".split()
+    assert shown[5].split()[:3] == ["0", "node7:4711", "0"] and shown[5].split()[-4:] == ["2", "8", "3", "training"]
+    assert shown[6].split() == "1 0 never 0 0 any has not joined".split()
 
 
 @pytest.mark.parametrize(

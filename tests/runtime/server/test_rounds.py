@@ -22,8 +22,9 @@ def test_a_push_that_arrives_twice_counts_once():
 
     assert rounds.push(0, sequence=1)
     rounds.push(1, sequence=1)
-    rounds.applied()
+    rounds.applied(steps=2)
 
+    assert (rounds.round, rounds.version) == (1, 2)
     assert not rounds.push(0, sequence=1)
     assert not rounds.due()
     assert rounds.push(0, sequence=2)
@@ -68,7 +69,7 @@ def test_what_arrives_is_due_at_once_in_the_other_modes():
 
     assert rounds.push(1, sequence=1)
     assert rounds.due() == [1]
-    rounds.applied()
+    rounds.applied(steps=2)
     assert not rounds.due()
     assert not rounds.push(1, sequence=1)
     assert rounds.counted(1) == 1
@@ -92,7 +93,7 @@ def test_every_push_is_applied_exactly_once_whatever_is_repeated(events):
         for each in rounds.due():
             applied[each] += 1
         if rounds.due():
-            rounds.applied()
+            rounds.applied(steps=2)
         assert all(0 <= s - a <= 1 for s, a in zip(sent, applied, strict=True))
         assert [rounds.counted(t) for t in range(3)] == applied
 

@@ -88,8 +88,8 @@ def test_a_round_that_waits_names_the_trainer_it_waits_for(quick):
     late.join()
     reply, _ = here.exchange(WAIT)
     assert list(reply.awaited) == ["trainer 1 on node1:11 (last seen 0 s ago)"]
-    assert late.push(gradients(held))[0].version == 1
-    assert here.exchange(WAIT)[0].version == 1
+    assert late.push(gradients(held))[0].version == 2, "the steps of both"
+    assert here.exchange(WAIT)[0].version == 2
 
 
 def test_initial_parameters_are_waited_for_by_name(quick):

@@ -45,7 +45,7 @@ class DistributedTranspiler(Fleet):
     def init_worker(self) -> None:
         """Prepares a worker. The startup program waits for the servers."""
         self._check_role("init_worker", "worker")
-        flags = self._strategy.get_trainer_runtime_config().get_communicator_flags() if self._strategy else {}
+        flags = self._strategy.get_trainer_runtime_config().get_changed_flags() if self._strategy else {}
         self._communicator = Communicator(self._program("init_worker"), self._mode_of_job(), envs=flags)
         self._communicator.start()
 

@@ -88,6 +88,10 @@ class TrainerRuntimeConfig:
                     chosen[name] = str(_threads())
         return chosen
 
+    def get_changed_flags(self) -> dict[str, str]:
+        """Returns those of the mode's flags that the script has changed."""
+        return {name: value for name, value in self.get_communicator_flags().items() if value != self._default(name)}
+
     def __repr__(self) -> str:
         width = max(map(len, self.runtime_configs))
         return "\n".join(f"{name:<{width}}  {value}" for name, value in self.runtime_configs.items())

@@ -1,0 +1,76 @@
+"""How far ahead of its parameters an async trainer goes: decisions only, times and gradients are arguments.
+
+A trainer that goes on while its message is under way computes with old parameters. That pays only if messages take
+longer than steps, and it does harm if the parameters move far meanwhile: gradients then correct the same error several
+times, and training overshoots. The gradients themselves tell: while training descends, those of a message point the
+same way as those of the message before; when it overshoots, they point back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import numpy as np
+
+from refluid.runtime.trainer.pacing import Pacing
+from refluid.runtime.transport.wire import Value
+
+_REMEMBERED = 5  # messages and steps whose times count
+_WEIGHT = 0.3  # of the last message in the mean agreement
+_DESCENDS = 0.3  # gradients that agree this much are those of a descent
+
+
+class Ahead:
+    """How many own steps the parameters of the next step may lack: `allowed`.
+
+    With a fixed bound it is that. Otherwise it begins with 0, grows by a step with every message while gradients agree,
+    as long as the steps fit into the time of a message, and is halved when they point back.
+    """
+
+    def __init__(self, pacing: Pacing):
+        self._bound, self._adapts = pacing.max_staleness, pacing.adapts
+        self._steps: deque[float] = deque(maxlen=_REMEMBERED)  # seconds that steps took
+        self._messages: deque[float] = deque(maxlen=_REMEMBERED)  # seconds from messages to their replies
+        self._before: list[np.ndarray] = []  # the gradients of the message before
+        self._agreement = 0.0
+        self.allowed = 0 if self._adapts else self._bound
+
+    def stepped(self, seconds: float) -> None:
+        """Records how long a step took."""
+        self._steps.append(seconds)
+
+    def replied(self, seconds: float, gradients: Iterable[Value]) -> None:
+        """Records how long a message took, and the gradients that it carried."""
+        if not self._adapts:
+            return
+        self._messages.append(seconds)
+        useful = self._useful()
+        if not useful:
+            self.allowed, self._before, self._agreement = 0, [], 0.0
+            return
+        dense = [value for value in gradients if isinstance(value, np.ndarray)]
+        agreement = _cosine(self._before, dense) if self._before else 0.0
+        self._agreement += _WEIGHT * (agreement - self._agreement)
+        self._before = dense
+        if self._agreement < 0:
+            self.allowed //= 2
+        elif self._agreement > _DESCENDS:
+            self.allowed += 1
+        self.allowed = min(self.allowed, useful)
+
+    def _useful(self) -> int:
+        """How many steps fit into the time of a message; none until that is known: the first ones compile."""
+        if len(self._messages) < _REMEMBERED or not self._steps:
+            return 0
+        return min(self._bound, int(median(self._messages) / max(median(self._steps), 1e-6)))
+
+
+def _cosine(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
+    dot, one, other = (
+        sum(float(np.vdot(a, b)) for a, b in zip(*pair, strict=True))
+        for pair in ((some, others), (some, some), (others, others))
+    )
+    return dot / math.sqrt(one * other) if one * other > 0 else 0.0
