@@ -68,7 +68,7 @@ class ExchangePlan:
     pushes: list[SlicedVariable] = field(default_factory=list)
     pulls: list[SlicedVariable] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)  # tables that trainers do not hold
+    dropped: list[Variable] = field(default_factory=list)  # tables that trainers do not hold
     kept: list[str] = field(default_factory=list)  # variables of trainers; servers hold only their initial values
     initial: bool = False
     geo_steps: int = 0
@@ -92,7 +92,7 @@ def read_plan(ops: Sequence[Operator]) -> ExchangePlan:
         elif op.type == "distributed_lookup_table":
             plan.lookups.append(_lookup(op))
         elif op.type == "fake_init":
-            plan.dropped += op.output("Out")
+            plan.dropped += [_variable(op, name) for name in op.output("Out")]
         elif op.type not in ("send_barrier", "fetch_barrier", "concat", "split_byref", "split_selected_rows"):
             raise NotImplementedError(f"{op.type}: refluid's runtime does not support it here ({op.written_at})")
         plan.in_background |= bool(op.attrs.get("in_background"))

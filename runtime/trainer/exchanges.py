@@ -13,6 +13,7 @@ import numpy as np
 
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
+from refluid.ir.vartype import as_numpy
 from refluid.lowering.exchange import Exchange
 from refluid.places import Place
 from refluid.runtime.trainer.async_exchange import AsyncExchange
@@ -20,8 +21,9 @@ from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable, job_of, read_plan
 from refluid.runtime.trainer.geo import GeoExchange
 from refluid.runtime.trainer.half_async import HalfAsyncExchange
-from refluid.runtime.trainer.lookups import LookupExchange
+from refluid.runtime.trainer.lookups import LookupExchange, ReadThrough
 from refluid.runtime.trainer.packing import Message, join, pack, to_device, to_host
+from refluid.runtime.trainer.remote_table import RemoteTable
 from refluid.runtime.trainer.server_calls import OFFER, START
 from refluid.runtime.trainer.session import current, session_of
 from refluid.runtime.transport.wire import Value, pb
@@ -32,6 +34,8 @@ def plan_trainer_exchange(ops: Sequence[Operator], scope: Scope, place: Place) -
     """The exchange of a trainer's neighbouring operators."""
     if ops[0].type == "checkpoint_notify":
         return CheckpointNotify(ops)
+    if ops[0].definition.rows_of is not None:
+        return ReadThrough(ops, scope)
     return session_of(job_of(ops)).once(ops, lambda: _make(read_plan(ops), scope, place))
 
 
@@ -65,10 +69,9 @@ class StartupExchange(TrainerExchange):
             offers = pack([(variable, np.asarray(env[variable.name])) for variable in plan.pushes])
             empty = {endpoint: Message({}) for endpoint in plan.job.endpoints}
             session.exchange(OFFER, {**empty, **offers})
-        for name in plan.dropped:  # tables stay on the servers
-            held = self._scope.find_var(name)
-            if held is not None:
-                held.get_tensor().value = None
+        for table in plan.dropped:  # tables stay on the servers
+            array = RemoteTable(session, table.name, table.shape, as_numpy(table.dtype))
+            self._scope.hold_remotely(table.name, array)
         if not plan.pulls:
             return {}
         replies = session.exchange(START, pack((), self.pulls))

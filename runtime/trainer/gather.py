@@ -1,4 +1,4 @@
-"""Gathers whole variables from the slices that servers hold, for a trainer that saves."""
+"""Gathers whole variables from the slices that servers hold, for a trainer that saves or reads them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def scope_to_save(
         if any(communicates(op) for op in program.global_block().ops):
             raise RuntimeError("this trainer has left its job and cannot read from servers; save before exe.close()")
         return scope, chosen
-    inventory = {name: slices for name, slices in _inventory(session).items() if name not in session.kept}
-    names = {variable.name for variable in chosen} & inventory.keys()
+    session.flush()
+    held = {name: slices for name, slices in inventory(session).items() if name not in session.kept}
+    names = {variable.name for variable in chosen} & held.keys()
     if complete and any(communicates(op) for op in program.global_block().ops):
-        names = set(inventory)
-    values = _gather(session, [inventory[name] for name in sorted(names)])
+        names = set(held)
+    values = gather(session, [held[name] for name in sorted(names)])
     gathered = Scope(scope)
     described = Program().global_block()
     known = {variable.name for variable in chosen}
@@ -53,10 +54,9 @@ def scope_to_save(
     return gathered, chosen
 
 
-def _inventory(session: Session) -> dict[str, list[Slice]]:
+def inventory(session: Session) -> dict[str, list[Slice]]:
     """The slices of each variable that servers hold."""
     found: dict[str, list[Slice]] = {}
-    session.flush()
     for endpoint in session.job.endpoints:
         message = session.call(endpoint, "Inventory", pb.CallerRequest(caller=session.caller))
         for text in json.loads(wire.decode(pb.Text, message).text):
@@ -67,8 +67,8 @@ def _inventory(session: Session) -> dict[str, list[Slice]]:
     return found
 
 
-def _gather(session: Session, wanted: Sequence[Sequence[Slice]]) -> dict[str, np.ndarray]:
-    """Whole variables, by name."""
+def gather(session: Session, wanted: Sequence[Sequence[Slice]]) -> dict[str, np.ndarray]:
+    """Whole variables as servers have them now, by name."""
     by_server: dict[str, list[Slice]] = {}
     for slices in wanted:
         for part in slices:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from refluid.errors import OutOfRangeError
+from refluid.ir.operator import Operator
+from refluid.lowering.exchange import Exchange
 from refluid.ops.core.values import Ragged, plain
 from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, Lookup, SlicedVariable
-from refluid.runtime.trainer.packing import Message, Replies
-from refluid.runtime.trainer.server_calls import ROWS
-from refluid.runtime.transport.wire import Value, dense
+from refluid.runtime.trainer.remote_table import RemoteTable
+from refluid.runtime.trainer.row_requests import request_rows
+from refluid.runtime.trainer.session import Session
+from refluid.scope import Scope
 
 
 class LookupExchange(TrainerExchange):
@@ -23,28 +26,60 @@ class LookupExchange(TrainerExchange):
 
     def __init__(self, plan: ExchangePlan, place: Place):
         super().__init__(plan, place)
-        self._tables: dict[str, list[Lookup]] = {}
-        for lookup in plan.lookups:
-            self._tables.setdefault(lookup.table.name, []).append(lookup)
+        self._lookups = _by_table(plan.lookups)
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        # All lookups of a table share one request: servers know rows by the name of the slice only.
-        ids = {
-            name: np.concatenate([_ids_of(lookup, env) for lookup in lookups]) for name, lookups in self._tables.items()
-        }
-        requests: dict[str, dict[str, Value]] = {}
-        inside: dict[str, np.ndarray] = {}
-        for name, lookups in self._tables.items():
-            for part in lookups[0].table.slices:
-                inside[part.name] = np.flatnonzero((ids[name] >= part.start) & (ids[name] < part.end))
-                requests.setdefault(part.endpoint, {})[part.name] = ids[name][inside[part.name]] - part.start
-        replies = self.session.exchange(ROWS, {endpoint: Message(rows) for endpoint, rows in requests.items()})
-        self.session.use_rows(replies)
-        found: dict[str, Any] = {}
-        for name, lookups in self._tables.items():
-            rows = _rows(lookups[0].table, len(ids[name]), inside, replies)
-            found.update(_outputs(lookups, ids[name], rows, env))
-        return found
+        return _look_up(self.session, self._lookups, env)
+
+
+class ReadThrough(Exchange):
+    """The lookups of a program that knows of no servers, such as one cloned for tests before it was transpiled.
+
+    Servers have all that this trainer has computed before they are asked. Closing it does not leave the job: only a
+    training program takes part in one.
+    """
+
+    def __init__(self, ops: Sequence[Operator], scope: Scope):
+        tables = {name: _remote_table(scope, name) for op in ops for name in op.input("W")}
+        self._tables = list(tables.values())
+        self._lookups = _by_table([_read_lookup(op, tables[op.input("W")[0]].sliced) for op in ops])
+
+    def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
+        for table in self._tables:
+            table.check_present()
+        session = self._tables[0].session
+        session.flush()
+        return _look_up(session, self._lookups, env)
+
+
+def _remote_table(scope: Scope, name: str) -> RemoteTable:
+    held = scope.find_var(name)
+    table = None if held is None else held.value
+    assert isinstance(table, RemoteTable), f"{name} became remote when this trainer started"
+    table.check_present()
+    return table
+
+
+def _read_lookup(op: Operator, table: SlicedVariable) -> Lookup:
+    padding, keeps_last = op.attrs.get("padding_idx", -1), op.type == "lookup_table_v2"
+    return Lookup(table, tuple(op.input("Ids")), tuple(op.output("Out")), padding, keeps_last, op)
+
+
+def _by_table(lookups: Sequence[Lookup]) -> dict[str, list[Lookup]]:
+    found: dict[str, list[Lookup]] = {}
+    for lookup in lookups:
+        found.setdefault(lookup.table.name, []).append(lookup)
+    return found
+
+
+def _look_up(session: Session, tables: Mapping[str, Sequence[Lookup]], env: Mapping[str, Any]) -> dict[str, Any]:
+    """What the lookups in each table find. They share one request: servers know rows by the name of the slice only."""
+    ids = {name: np.concatenate([_ids_of(lookup, env) for lookup in lookups]) for name, lookups in tables.items()}
+    rows = request_rows(session, {name: (lookups[0].table, ids[name]) for name, lookups in tables.items()})
+    found: dict[str, Any] = {}
+    for name, lookups in tables.items():
+        found.update(_outputs(lookups, ids[name], rows[name], env))
+    return found
 
 
 def _ids_of(lookup: Lookup, env: Mapping[str, Any]) -> np.ndarray:
@@ -63,14 +98,6 @@ def _ids_of(lookup: Lookup, env: Mapping[str, Any]) -> np.ndarray:
             written_at=str(lookup.operator.written_at),
         )
     return ids
-
-
-def _rows(table: SlicedVariable, count: int, inside: Mapping[str, np.ndarray], replies: Replies) -> np.ndarray:
-    """The rows of all ids of a table, in the order of the ids."""
-    rows = np.empty((count, *table.shape[1:]), table.dtype)
-    for part in table.slices:
-        rows[inside[part.name]] = dense(replies[part.endpoint][part.name])
-    return rows
 
 
 def _outputs(lookups: Sequence[Lookup], ids: np.ndarray, rows: np.ndarray, env: Mapping[str, Any]) -> dict[str, Any]:

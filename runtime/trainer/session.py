@@ -69,6 +69,11 @@ class Session(ServerCalls):
     def _staleness(self) -> int:
         return max((communicator.staleness for communicator in self.communicators), default=0)
 
+    @property
+    def has_left(self) -> bool:
+        """Whether this trainer has left its job, so that servers no longer reply to it."""
+        return self._left
+
     def on_leave(self, action: Callable[[], None]) -> None:
         """Registers an action that runs before this trainer leaves: sends what is queued, ends threads."""
         self._on_leave.append(action)

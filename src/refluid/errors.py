@@ -146,3 +146,25 @@ class ServersMissingError(TimeoutError):
 
     def __reduce__(self):
         return type(self), (self.trainer, self.missing, self.seconds, self.reason)
+
+
+class TableTooLargeError(RuntimeError):
+    """A trainer reads more of a table on servers than it may read at once."""
+
+    def __init__(
+        self, table: str, dtype: str, shape: Sequence[int], rows: int, size: int, limit: float, held: Sequence[str]
+    ):
+        self.table, self.dtype, self.shape, self.rows = table, dtype, tuple(shape), rows
+        self.size, self.limit, self.held = size, limit, list(held)
+        wanted = "it" if rows == self.shape[0] else f"{rows} rows of it"
+        super().__init__(
+            f"table {table} is too large to read {wanted} at once: {size:,} bytes; the limit is {limit:g} GiB\n"
+            f"  table       {dtype}{list(self.shape)}\n"
+            f"  lives on    {', '.join(self.held)}\n"
+            "  hint        read rows of it: fluid.global_scope().find_var(name).get_tensor()[ids], or [first:last]; "
+            "write it to a file: fluid.io.save_persistables, fleet.save_persistables; "
+            "or raise FLAGS_max_remote_read_gb"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.table, self.dtype, self.shape, self.rows, self.size, self.limit, self.held)

@@ -33,6 +33,7 @@ from refluid.lowering.step import CompiledStep, Step, StepKey
 from refluid.ops.core.values import to_dense
 from refluid.places import CPUPlace, Place, check_place
 from refluid.scope import Scope, global_scope
+from refluid.tensors import RemoteArray
 
 _uids = itertools.count()
 _NONE: frozenset[int] = frozenset()
@@ -109,7 +110,15 @@ class Executor:
         fetches = fetch_names(fetch_list) if fetch_list is not None else ()
         loops = self._eager_loops.get(program, _NONE)
         key = StepKey(
-            program._version, names, signature(values), fetches, self._target.device, self._eager, not exact, loops
+            program._version,
+            names,
+            signature(values),
+            fetches,
+            self._target.device,
+            self._eager,
+            not exact,
+            loops,
+            scope.remote,
         )
         # Programs keep their widths whatever the user's own JAX is set to.
         with jax.enable_x64(True), profiling.record("executor.run"):
@@ -173,12 +182,14 @@ class Executor:
                 eager=key.eager,
                 padded=key.padded,
                 eager_loops=key.eager_loops,
+                remote=key.remote,
                 count=self._count,
             )
             if compiled.compiles:
                 before = self._compiled.setdefault(program, deque(maxlen=_REMEMBERED))
                 announced = compilation.announced(program, compilation.why_again(before, key), compiled.communicates)
         _check_reads(block, compiled, scope)
+        _check_writes(block, compiled, scope)
         step = compiled.bind(scope)
         with announced, profiling.record("compile and execute"):
             try:
@@ -247,11 +258,20 @@ def _check_reads(block: Block, step: CompiledStep, scope: Scope) -> None:
         raise UninitializedError(name, by, "no earlier op writes it, it is not fed, and the scope has no value for it")
 
 
+def _check_writes(block: Block, step: CompiledStep, scope: Scope) -> None:
+    """Raises if the block overwrites what other processes hold. Exchanges know what they do."""
+    exchanged = {name for op in block.ops if communicates(op) for name in op.output_arg_names}
+    for name in step.remote_writes - exchanged:
+        scope.var(name).get_tensor().check_writable()
+
+
 def _check_numbers(program: Program, step: Step, results: Sequence[Any]) -> None:
     """FLAGS_check_nan_inf: every fetched and every written floating-point value must be finite."""
     compiled = step.compiled
     written = ((name, holder.value) for name, holder in step.holders.items() if name in compiled.options.persists)
     for name, value in (*zip(compiled.fetches, results, strict=True), *written):
+        if isinstance(value, RemoteArray):
+            continue  # a startup program has just handed it over
         array = np.asarray(to_dense(value))
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             writers = [op for op in program.global_block().ops if name in op.output_arg_names]

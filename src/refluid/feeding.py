@@ -18,7 +18,7 @@ from refluid.ir.variable import Variable
 from refluid.ir.vartype import as_numpy
 from refluid.lowering.buckets import Buckets
 from refluid.ops.core.values import Ragged
-from refluid.tensors import LoDTensor
+from refluid.tensors import LoDTensor, RemoteArray
 
 
 def read_feed(
@@ -55,7 +55,7 @@ def _feed_value(block: Block, name: str, value: Any) -> Any:
     if isinstance(value, LoDTensor):
         if value.value is None:
             raise FeedError(name, "the LoDTensor holds no value")
-        return value.value
+        return np.asarray(value.value) if isinstance(value.value, RemoteArray) else value.value
     if isinstance(value, np.ndarray | jax.Array):
         return value
     variable = block.vars.get(name)

@@ -36,6 +36,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_initial_cpu_memory_in_mb": 500,
     "FLAGS_inner_op_parallelism": 0,
     "FLAGS_max_inplace_grad_add": 0,
+    "FLAGS_max_remote_read_gb": 1.0,  # runtime: how much of a table on servers a trainer reads at once; refluid's
     "FLAGS_memory_fraction_of_eager_deletion": 1.0,
     "FLAGS_paddle_num_threads": 1,
     "FLAGS_rpc_deadline": 180000,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from refluid.ops.core.values import SelectedRows
-from refluid.tensors import LoDTensor, LoDTensorArray, SelectedRowsTensor, to_device
+from refluid.tensors import LoDTensor, LoDTensorArray, RemoteArray, SelectedRowsTensor, to_device
 
 _uids = itertools.count()
 
@@ -85,7 +85,8 @@ class Scope:
         self.uid = next(_uids)
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
-        self.epoch = 0  # changes when variables are erased, so that steps look them up again
+        self._remote: frozenset[str] = frozenset()
+        self.epoch = 0  # changes when variables are erased or become remote, so that steps look them up again
         self._steps: dict[int, int] = {}
         self._entropy = secrets.randbits(32)
         self.changing = threading.RLock()  # held by a step while it changes state
@@ -112,9 +113,24 @@ class Scope:
         """Removes variables from this scope."""
         for name in names:
             self._variables.pop(name, None)
+        self._remote -= set(names)
         self.epoch += 1
 
     _remove_from_pool = erase
+
+    def hold_remotely(self, name: str, array: RemoteArray) -> None:
+        """Gives the variable of that name a value that other processes hold; steps learn of it when they run next."""
+        if name not in self._variables and self.parent is not None and self.parent.find_var(name) is not None:
+            self.parent.hold_remotely(name, array)
+        else:
+            self.own_var(name).get_tensor().value = array
+            self._remote |= {name}
+        self.epoch += 1
+
+    @property
+    def remote(self) -> frozenset[str]:
+        """The variables, here and in parents, whose values other processes hold."""
+        return self._remote if self.parent is None else self._remote | self.parent.remote
 
     def local_var_names(self) -> list[str]:
         """Returns the names of the variables created here."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -35,10 +37,78 @@ def on_same_device(value: Any, before: Any) -> Any:
     return jax.device_put(value, before.sharding) if isinstance(before, jax.Array) else value
 
 
+class RemoteArray(ABC):
+    """The value of a tensor that other processes hold: shape and dtype are known here, and values are read on use.
+
+    Every use reads anew. Indexing along the first axis reads only these rows.
+    """
+
+    def __init__(self, name: str, shape: Sequence[int], dtype: np.dtype):
+        self.name, self.shape, self.dtype = name, tuple(shape), dtype
+
+    @abstractmethod
+    def read(self) -> np.ndarray:
+        """The whole array, in memory that nobody else holds."""
+
+    @abstractmethod
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """The rows of these numbers, which are valid."""
+
+    @abstractmethod
+    def where(self) -> str:
+        """Which processes hold the array, in words."""
+
+    @abstractmethod
+    def refuse_write(self) -> NoReturn:
+        """Raises an error that says how to change the value."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError(f"{self.name} is read from {self.where()}, which always makes a copy")
+        return self.read().astype(self.dtype if dtype is None else dtype, copy=False)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        first, *rest = index if isinstance(index, tuple) and index else (index,)
+        if first is None or first is Ellipsis:
+            return self.read()[index]
+        if isinstance(first, slice):
+            rows, place = np.arange(*first.indices(len(self))), slice(None)
+        else:
+            numbers = np.asarray(first)
+            rows = self._row_numbers(numbers)
+            place = np.arange(rows.size).reshape(numbers.shape) if numbers.dtype != bool else slice(None)
+        return self.read_rows(rows)[(place, *rest)]
+
+    def _row_numbers(self, given: np.ndarray) -> np.ndarray:
+        height = len(self)
+        if given.dtype == bool:
+            if given.shape != (height,):
+                raise IndexError(f"{self.name}: a mask of shape {list(given.shape)} does not fit its {height} rows")
+            return np.flatnonzero(given)
+        if given.size and given.dtype.kind not in "iu":
+            raise IndexError(f"{self.name}: rows are chosen by integers, slices or a mask, not by {given.dtype}")
+        rows = given.reshape(-1).astype(np.int64)
+        wrong = rows[(rows < -height) | (rows >= height)]
+        if wrong.size:
+            raise IndexError(f"{self.name}: there is no row {wrong[0]}, it has {height} rows")
+        return np.where(rows < 0, rows + height, rows)
+
+    def __repr__(self) -> str:
+        return f"on {self.where()}; np.array(tensor) and tensor[rows] read it"
+
+
 class LoDTensor:
     """An array with sequence offsets: level i splits the sequences of level i - 1, the last level splits rows.
 
-    ``value`` is a JAX or NumPy array, or None before anything was set.
+    ``value`` is a JAX or NumPy array, a `RemoteArray`, or None before anything was set.
     """
 
     __slots__ = ("_lod", "value")
@@ -51,7 +121,13 @@ class LoDTensor:
 
     def set(self, array: Any, place: Place | None = None) -> None:
         """Copies ``array`` into the tensor; its sequence offsets stay as they are."""
+        self.check_writable()
         self.value = to_device(array, None if place is None else place.device())
+
+    def check_writable(self) -> None:
+        """Raises if other processes hold the value: what is written here would not reach them."""
+        if isinstance(self.value, RemoteArray):
+            self.value.refuse_write()
 
     def shape(self) -> list[int]:
         return [] if self.value is None else list(self.value.shape)
@@ -67,6 +143,7 @@ class LoDTensor:
 
     def _set_dims(self, dims: Sequence[int]) -> None:
         """Reshapes in place, or allocates zeros."""
+        self.check_writable()
         if self.value is not None and self.value.size == int(np.prod(dims)):
             self.value = self.value.reshape(tuple(dims))
         else:
@@ -110,11 +187,12 @@ class LoDTensor:
         return 0 if self.value is None else len(self.value)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        return np.asarray(self.value)[index]
+        return self.value[index] if isinstance(self.value, RemoteArray) else np.asarray(self.value)[index]
 
     def __str__(self) -> str:
         lod = f"  lod: {self.lod()}\n" if self._lod else ""
-        return f"{lod}  dim: {self.shape()}\n  data: {None if self.value is None else np.asarray(self.value)}"
+        is_here = self.value is not None and not isinstance(self.value, RemoteArray)
+        return f"{lod}  dim: {self.shape()}\n  data: {np.asarray(self.value) if is_here else self.value}"
 
     __repr__ = __str__
 

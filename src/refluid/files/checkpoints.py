@@ -128,7 +128,9 @@ def find_damage(folder: AnyPath) -> str | None:
 
 
 def _saved_variables(scope: Scope, program: Program) -> list[Variable]:
-    found = [(v, scope.find_var(v.name)) for v in program.list_vars() if is_persistable(v)]
+    """What this process holds; servers keep their own."""
+    remote = scope.remote
+    found = [(v, scope.find_var(v.name)) for v in program.list_vars() if is_persistable(v) and v.name not in remote]
     return sorted((v for v, held in found if held is not None and held.value is not None), key=lambda v: v.name)
 
 

@@ -185,8 +185,13 @@ def check_fits(variable: Variable, array: Any, source: str) -> None:
 def set_holders(scope: Scope, holders: Mapping[str, Any]) -> None:
     """Puts loaded tensors into a scope; existing tensors are updated in place, so compiled steps see the values.
 
-    A value that replaces another one goes to the device of that one.
+    A value that replaces another one goes to the device of that one. Nothing is changed if one of them is held by other
+    processes.
     """
+    for name in holders:
+        held = scope.find_var(name)
+        if held is not None and isinstance(held.holder, LoDTensor):
+            held.holder.check_writable()
     for name, holder in holders.items():
         variable = scope.var(name)
         if isinstance(variable.holder, LoDTensor) and isinstance(holder, LoDTensor):

@@ -48,18 +48,24 @@ class Plan:
 
 
 def make_plan(
-    block: Block, fetches: Sequence[str], feeds: Sequence[str] | None = None, eager_loops: frozenset[int] = frozenset()
+    block: Block,
+    fetches: Sequence[str],
+    feeds: Sequence[str] | None = None,
+    eager_loops: frozenset[int] = frozenset(),
+    remote: frozenset[str] = frozenset(),
 ) -> Plan:
     """Plans the operators of ``block``; ``fetches`` must have a value at the end.
 
-    With ``feeds``, operators that lead neither to a fetch nor to state are left out.
+    With ``feeds``, operators that lead neither to a fetch nor to state are left out. Lookups in tables that are
+    ``remote``, held by other processes, become exchanges.
     """
     ops = [op for op in block.ops if op.type not in BOUNDARY]
     if feeds is not None:
         ops = needed_operators(ops, {*fetches, *_persistable_writes(block, ops)}, frozenset(feeds))
+    ops = _remote_lookups_first(ops, remote)
     folded = foldable_operators(ops)
     pairs = pair_gradients(ops)
-    groups = _group(ops, pairs, HostOps(eager_loops).host_operators(ops, folded))
+    groups = _group(ops, pairs, HostOps(eager_loops).host_operators(ops, folded), remote)
     hosted = {id(op) for group, where in groups if where is Where.HOST for op in group}
     host_pairs = {gradient: forward for gradient, forward in pairs.items() if {gradient, forward} <= hosted}
     persists = _persistable_writes(block, ops)
@@ -80,12 +86,38 @@ def make_plan(
     return Plan(tuple(reversed(pieces)), tuple(reads), tuple(persists))
 
 
-def _group(ops: Sequence[Operator], pairs: dict[int, int], on_host: set[int]) -> list[tuple[list[Operator], Where]]:
+def _remote_lookups_first(ops: Sequence[Operator], remote: frozenset[str]) -> list[Operator]:
+    """The operators, with those lookups in front that need nothing computed here: one exchange is enough for them."""
+    read: set[str] = set()
+    written: set[str] = set()
+    first: list[Operator] = []
+    others: list[Operator] = []
+    for op in ops:
+        outputs = set(op.output_arg_names)
+        if looks_up(op, remote) and written.isdisjoint({*op.input_arg_names, *outputs}) and read.isdisjoint(outputs):
+            first.append(op)
+        else:
+            others.append(op)
+            read.update(name for inner in op.within() for name in inner.input_arg_names)
+        written.update(name for inner in op.within() for name in inner.output_arg_names)
+    return [*first, *others]
+
+
+def looks_up(op: Operator, remote: frozenset[str]) -> bool:
+    """Whether an operator only takes rows of a table that other processes hold."""
+    slot = op.definition.rows_of
+    return slot is not None and not remote.isdisjoint(op.input(slot))
+
+
+def _group(
+    ops: Sequence[Operator], pairs: dict[int, int], on_host: set[int], remote: frozenset[str]
+) -> list[tuple[list[Operator], Where]]:
     """Groups consecutive operators that run together."""
     while True:
         groups: list[tuple[list[Operator], Where]] = []
         for op in ops:
-            where = Where.EXCHANGE if communicates(op) else Where.HOST if id(op) in on_host else Where.COMPILED
+            exchanged = communicates(op) or looks_up(op, remote)
+            where = Where.EXCHANGE if exchanged else Where.HOST if id(op) in on_host else Where.COMPILED
             if not groups or groups[-1][1] is not where:
                 groups.append(([], where))
             groups[-1][0].append(op)

@@ -47,6 +47,7 @@ class StepKey(NamedTuple):
     eager: bool
     padded: bool
     eager_loops: frozenset[int]  # loops that cannot be compiled, by the index of their block
+    remote: frozenset[str]  # variables whose values other processes hold
 
 
 class CompiledStep:
@@ -62,9 +63,10 @@ class CompiledStep:
         eager: bool = False,
         padded: bool = False,
         eager_loops: frozenset[int] = frozenset(),
+        remote: frozenset[str] = frozenset(),
         count: Count | None = None,
     ):
-        plan = make_plan(block, fetches, eager_loops=eager_loops)
+        plan = make_plan(block, fetches, eager_loops=eager_loops, remote=remote)
         fed = frozenset(feeds)
         target = backend.target(place.device())
         self.block, self.feeds, self.fetches = block, tuple(feeds), tuple(fetches)
@@ -84,7 +86,10 @@ class CompiledStep:
         kinds = {piece.where for piece in plan.pieces}
         self.compiles = Where.COMPILED in kinds  # a server's program is nothing but an exchange
         self.communicates = Where.EXCHANGE in kinds  # it may have to wait for other processes
-        self._is_single = len(plan.pieces) == 1 and self.compiles and not eager
+        local_reads = {name for piece in plan.pieces if piece.where is not Where.EXCHANGE for name in piece.reads}
+        self.whole_remote = remote & {*local_reads, *fetches} - fed  # read as a whole in every run
+        self.remote_writes = remote.intersection(plan.persists)
+        self._is_single = len(plan.pieces) == 1 and self.compiles and not eager and not self.whole_remote
         self.bound: WeakKeyDictionary[Scope, Step] = WeakKeyDictionary()
 
     def bind(self, scope: Scope) -> Step:
@@ -192,6 +197,8 @@ class PieceByPieceStep(Step):
         compiled = self.compiled
         env = {name: holder.value for name, holder in self.holders.items() if holder.value is not None}
         env.update(zip(compiled.feeds, feeds, strict=True))
+        for name in compiled.whole_remote:
+            env[name] = jax.device_put(np.asarray(env[name]), compiled.options.target.device)
         run = Run(env, key_data)
         for piece in self._pieces:
             piece(run)

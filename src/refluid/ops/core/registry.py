@@ -77,6 +77,7 @@ class OpDef:
     overwrites: tuple[str, str] | None = None
     loops: bool = False
     matrix: str | None = None
+    rows_of: str | None = None
     forward: OpDef | None = None  # set on derived gradient ops only
 
     @property
@@ -161,6 +162,7 @@ def op(
     overwrites: str | None = None,
     loops: bool = False,
     matrix: str | None = None,
+    rows_of: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated function as the definition of op ``type``.
 
@@ -202,6 +204,7 @@ def op(
         among the inputs; our op reads them through ``Slot``.
       loops: the rule multiplies matrices in every iteration of a loop.
       matrix: the slot of the matrix that rows are multiplied by.
+      rows_of: the slot of a table of which the op takes only the rows that ``Ids`` names.
     """
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -231,6 +234,7 @@ def op(
                 overwrites=None if overwrites is None else _pair(overwrites),
                 loops=loops,
                 matrix=matrix,
+                rows_of=rows_of,
             )
         )
         return rule

@@ -20,7 +20,16 @@ def _sparse_table(attrs: dict[str, Any]) -> set[str]:
     return {"W@GRAD"} if attrs.get("is_sparse") else set()
 
 
-@op("lookup_table", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
+_LOOKUP: dict[str, Any] = {
+    "inputs": "Ids W",
+    "outputs": "Out",
+    "differentiable": "W",
+    "row_wise": sequences_only_in("Ids"),
+    "rows_of": "W",
+}
+
+
+@op("lookup_table", **_LOOKUP)
 def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
     """w[ids] for ids of shape [..., 1]; ``padding_idx`` gives zeros."""
     if ids.shape[-1:] != (1,):
@@ -28,7 +37,7 @@ def lookup_table(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
     return _look_up(ids, w, padding_idx).reshape(*ids.shape[:-1], *w.shape[1:])
 
 
-@op("lookup_table_v2", inputs="Ids W", outputs="Out", differentiable="W", row_wise=sequences_only_in("Ids"))
+@op("lookup_table_v2", **_LOOKUP)
 def lookup_table_v2(ids, w, *, padding_idx=_NO_PADDING, is_sparse=False):
     """w[ids] for ids of any shape; ``padding_idx`` gives zeros."""
     return _look_up(ids, w, padding_idx)

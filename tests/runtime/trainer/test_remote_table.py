@@ -1,0 +1,338 @@
+"""Tables that live on servers, read on a trainer: whole, by rows, and by programs that know of no servers."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import paddle.fluid as fluid
+from cluster.one_process import ROWS, Role, servers
+from refluid import flags
+from refluid.errors import OutOfRangeError, TableTooLargeError
+from refluid.runtime.trainer.server_calls import READ, START, ServerCalls
+from refluid.runtime.trainer.server_calls import ROWS as ROWS_OF
+
+MODES = {
+    "sync": {"sync_mode": True},
+    "half_async": {"sync_mode": False, "half_async": True},
+    "async": {"sync_mode": False, "runtime_split_send_recv": True},
+    "geo": {"sync_mode": False, "geo_sgd_mode": True, "geo_sgd_need_push_nums": 2},
+}
+REMOTE = [mode for mode in MODES if mode != "geo"]  # in GEO, trainers hold the tables
+INITIAL = np.random.RandomState(0).uniform(-1, 1, (ROWS, 3)).astype("float32")
+USED = [1, 7, 38]
+
+
+def network(built=None):
+    """A model, and its program for tests: cloned before anything is made distributed."""
+    x = fluid.layers.data("x", [4])
+    ids = fluid.layers.data("ids", [1], dtype="int64")
+    attr = fluid.ParamAttr("table", initializer=fluid.initializer.NumpyArrayInitializer(INITIAL))
+    rows = fluid.layers.embedding(ids, [ROWS, 3], is_sparse=True, param_attr=attr)
+    hidden = fluid.layers.fc(fluid.layers.concat([x, rows], axis=1), 8)
+    loss = fluid.layers.mean(fluid.layers.square(hidden))
+    if built is not None:
+        built.update(test=loss.block.program.clone(for_test=True), rows=rows)
+    return loss
+
+
+def sgd():
+    return fluid.optimizer.SGD(0.5)
+
+
+class Trainer(Role):
+    def __init__(self, endpoints, **options):
+        self.built = {}
+        super().__init__(endpoints, network=lambda: network(self.built), optimizer=sgd, **options)
+        self.start()
+
+    @property
+    def table(self):
+        return self.scope.find_var("table").get_tensor()
+
+    def look_up(self, ids, program=None):
+        """What the test program finds in the table."""
+        feed = {"x": np.ones((len(ids), 4), "float32"), "ids": np.array(ids).reshape(-1, 1)}
+        program = self.built["test"] if program is None else program
+        return self.exe.run(program, feed=feed, fetch_list=[self.built["rows"]], scope=self.scope)[0]
+
+
+def job(mode="sync", count=2):
+    return servers(count, network=network, optimizer=sgd, **MODES[mode])
+
+
+@pytest.fixture
+def requested(monkeypatch):
+    """What exchanges have requested of servers: purpose, slice, and the number of rows where only some were wanted."""
+    found = []
+    original = ServerCalls.exchange
+
+    def exchange(self, purpose, messages, steps=0):
+        for message in messages.values():
+            found.extend((purpose, name) for name in message.wanted)
+            if purpose == ROWS_OF:
+                found.extend((purpose, name, len(rows)) for name, rows in message.pushed.items())
+        return original(self, purpose, messages, steps)
+
+    monkeypatch.setattr(ServerCalls, "exchange", exchange)
+    return found
+
+
+@pytest.fixture
+def limit():
+    yield lambda bytes_: flags.write_flag("FLAGS_max_remote_read_gb", bytes_ / 2**30)
+    flags._set.pop("FLAGS_max_remote_read_gb", None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_table_reads_like_one_that_is_here_and_includes_all_steps_taken(mode):
+    with job(mode) as endpoints:
+        trainer = Trainer(endpoints, **MODES[mode])
+        table = trainer.table
+        assert table.shape() == table._get_dims() == [ROWS, 3] and len(table) == ROWS
+        assert table._dtype() == fluid.core.VarDesc.VarType.FP32 and table._is_initialized() and table.lod() == []
+        np.testing.assert_array_equal(np.array(table), INITIAL)
+        for _ in range(3):
+            trainer.step(ids=USED)
+        whole = np.array(table)
+        assert whole.dtype == np.float32
+        assert np.flatnonzero((whole != INITIAL).any(axis=1)).tolist() == USED
+        trainer.step(ids=[5])
+        assert (np.array(table)[5] != INITIAL[5]).any(), "nothing is kept from the read before"
+        trainer.close()
+
+
+def test_steps_that_wait_to_be_pushed_are_read_too(monkeypatch):
+    monkeypatch.setitem(flags._set, "FLAGS_communicator_max_merge_var_num", 100)
+    with job("half_async") as endpoints:
+        trainer = Trainer(endpoints, **MODES["half_async"])
+        trainer.step(ids=USED)
+        assert (np.array(trainer.table)[USED] != INITIAL[USED]).any(axis=1).all()
+        trainer.step(ids=[5])
+        assert (trainer.table[5] != INITIAL[5]).any()
+        trainer.step(ids=[6])
+        assert (trainer.look_up([6]) != INITIAL[6]).any()
+        trainer.close()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        3,
+        -1,
+        slice(18, 23),
+        slice(None, None, -7),
+        [38, 2, 2, -1],
+        np.array([[0, 39], [19, 20]]),
+        [],
+        np.arange(ROWS) % 9 == 0,
+        (slice(3, 5), 1),
+        ([4, 30], [0, 2]),
+        (30, Ellipsis),
+    ],
+)
+def test_an_index_reads_these_rows_only(index, requested):
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        requested.clear()
+        found = trainer.table[index]
+        trainer.close()
+    np.testing.assert_array_equal(found, INITIAL[index])
+    first = index[0] if isinstance(index, tuple) else index
+    assert {purpose for purpose, *_ in requested} == {ROWS_OF}
+    assert sum(count for _, _, count in requested) == np.arange(ROWS)[first].size
+
+
+def test_an_index_that_names_no_rows_reads_the_whole_table():
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        np.testing.assert_array_equal(trainer.table[..., 1], INITIAL[..., 1])
+        np.testing.assert_array_equal(trainer.table[None], INITIAL[None])
+        trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("index", "problem"),
+    [
+        ([3, ROWS], f"table: there is no row {ROWS}, it has {ROWS} rows"),
+        (-ROWS - 1, f"table: there is no row {-ROWS - 1}"),
+        ([0.5], "table: rows are chosen by integers, slices or a mask, not by float64"),
+        (np.ones(3, bool), f"table: a mask of shape [3] does not fit its {ROWS} rows"),
+    ],
+)
+def test_rows_that_do_not_exist_are_named(index, problem):
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        with pytest.raises(IndexError) as error:
+            trainer.table[index]
+        assert problem in str(error.value)
+        trainer.close()
+
+
+def test_neither_training_nor_looking_at_a_tensor_reads_the_table(requested):
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        slices = {name for purpose, name, *_ in requested if purpose == START}
+        assert slices and not any(name.startswith("table") for name in slices)
+        for seed in range(3):
+            trainer.step(seed)
+        table = trainer.table
+        text = str(table)
+        assert all(endpoint in text for endpoint in endpoints) and f"dim: [{ROWS}, 3]" in text
+        assert table.shape() == [ROWS, 3] and table._is_initialized()
+        reads = [request for request in requested if request[1].startswith("table")]
+        assert {purpose for purpose, *_ in reads} == {ROWS_OF}, "lookups of the steps only"
+        assert sum(count for _, _, count in reads) == 3 * 6
+        trainer.close()
+
+
+def test_a_table_that_is_too_large_says_where_it_lives_and_how_to_get_it(limit, tmp_path):
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        limit(ROWS * 3 * 4 - 1)
+        with pytest.raises(TableTooLargeError) as error:
+            np.array(trainer.table)
+        text = str(error.value)
+        assert f"float32[{ROWS}, 3]" in text and "FLAGS_max_remote_read_gb" in text
+        assert re.search(r"lives on .*\(rows 0 to 20\), .*\(rows 20 to 40\)", text) and "480 bytes" in text
+        assert all(endpoint in text for endpoint in endpoints)
+        assert "get_tensor()[ids]" in text and "fluid.io.save_persistables" in text
+        assert str(pickle.loads(pickle.dumps(error.value))) == text
+        np.testing.assert_array_equal(trainer.table[3:7], INITIAL[3:7])  # as the hint says
+        with fluid.scope_guard(trainer.scope):
+            fluid.io.save_persistables(trainer.exe, str(tmp_path), trainer.main)
+        assert (tmp_path / "table").stat().st_size > ROWS * 3 * 4
+        np.testing.assert_array_equal(trainer.look_up([9]), INITIAL[[9]])
+        limit(2 * 3 * 4)
+        assert trainer.table[3:5].shape == (2, 3)
+        with pytest.raises(TableTooLargeError, match="too large to read 3 rows of it at once"):
+            trainer.table[3:6]
+        limit(ROWS * 3 * 4)
+        assert np.array(trainer.table).shape == (ROWS, 3)
+        trainer.close()
+
+
+def test_a_trainer_that_has_left_says_so():
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        trainer.look_up([1])
+        trainer.close()
+    trainer.exe = fluid.Executor(fluid.CPUPlace())
+    reads = [lambda: np.array(trainer.table), lambda: trainer.table[1], lambda: trainer.look_up([1])]
+    reads.append(lambda: trainer.look_up([1, 2]))  # compiled anew
+    for read in reads:
+        with pytest.raises(RuntimeError, match=r"table table lives on servers .* has left their job.*exe\.close\(\)"):
+            read()
+    assert trainer.table.shape() == [ROWS, 3] and "127.0.0.1" in str(trainer.table)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_test_program_cloned_before_transpiling_sees_the_current_table(mode, requested):
+    every = list(range(ROWS))
+    with job(mode) as endpoints:
+        trainer = Trainer(endpoints, **MODES[mode])
+        np.testing.assert_array_equal(trainer.look_up(every), INITIAL)
+        for _ in range(2):
+            before = np.array(trainer.table)
+            for _ in range(3):
+                trainer.step(ids=USED)
+            found = trainer.look_up(every)
+            assert np.flatnonzero((found != before).any(axis=1)).tolist() == USED
+            np.testing.assert_array_equal(found, np.array(trainer.table))
+        if mode in REMOTE:
+            requested.clear()
+            trainer.look_up([3, 25])
+            assert sorted(request[2] for request in requested if request[0] == ROWS_OF) == [1, 1]
+            assert not any(request[0] == READ and request[1].startswith("table") for request in requested)
+            with pytest.raises(OutOfRangeError, match=f"id {ROWS} is not in the table table"):
+                trainer.look_up([ROWS])
+        trainer.close()
+
+
+def test_the_executor_of_a_test_program_can_be_closed_without_leaving_the_job():
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        training, trainer.exe = trainer.exe, fluid.Executor(fluid.CPUPlace())
+        trainer.look_up([1])
+        trainer.close()
+        trainer.exe = training
+        trainer.step(ids=USED)
+        np.testing.assert_array_equal(trainer.look_up([2]), INITIAL[[2]])
+        trainer.close()
+
+
+def test_other_ops_and_fetches_get_the_whole_table_in_every_run():
+    program = fluid.Program()
+    with fluid.program_guard(program):
+        table = program.global_block().create_var(name="table", shape=[ROWS, 3], dtype="float32", persistable=True)
+        total = fluid.layers.reduce_sum(fluid.layers.square(table))
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+
+        def run(**options):
+            return trainer.exe.run(program, fetch_list=[total, "table"], scope=trainer.scope, **options)
+
+        for _ in range(2):
+            expected = np.array(trainer.table)
+            found, whole = run()
+            np.testing.assert_allclose(found, np.square(expected).sum(), rtol=1e-5)
+            np.testing.assert_array_equal(whole, expected)
+            tensor = run(return_numpy=False)[1]
+            trainer.step(ids=USED)
+            np.testing.assert_array_equal(np.array(tensor), expected, "what was fetched does not change any more")
+        trainer.close()
+
+
+def test_a_value_set_on_a_trainer_is_refused_however_it_is_set(tmp_path):
+    overwriting, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(overwriting, startup):
+        shape = {"shape": [ROWS, 3], "dtype": "float32"}
+        ones = fluid.layers.create_global_var(value=1.0, persistable=True, name="table", **shape)
+        fluid.layers.assign(fluid.layers.fill_constant(value=2.0, **shape), ones)
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        with fluid.scope_guard(trainer.scope):
+            fluid.io.save_persistables(trainer.exe, str(tmp_path), trainer.main)
+            place = fluid.CPUPlace()
+            writes = [
+                lambda: trainer.table.set(INITIAL, place),
+                lambda: trainer.table._set_dims([3, ROWS]),
+                lambda: fluid.io.load_params(trainer.exe, str(tmp_path), trainer.built["test"]),
+                lambda: fluid.io.set_program_state(trainer.built["test"], {"table": INITIAL}),
+                lambda: trainer.exe.run(overwriting),
+                lambda: trainer.exe.run(startup),
+            ]
+            for write in writes:
+                with pytest.raises(RuntimeError, match="table table lives on servers") as error:
+                    write()
+                assert endpoints[0] in str(error.value) and "fluid.io.load_persistables(exe" in str(error.value)
+        np.testing.assert_array_equal(np.array(trainer.table), INITIAL)
+        trainer.close()
+
+
+def test_the_startup_program_may_run_again():
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        trainer.step(ids=USED)
+        before = np.array(trainer.table)
+        trainer.start()
+        np.testing.assert_array_equal(np.array(trainer.table), before, "the servers' values, not new initial ones")
+        trainer.step(ids=USED)
+        assert (np.array(trainer.table)[USED] != before[USED]).any()
+        trainer.close()
+
+
+def test_a_second_trainer_reads_the_same_table():
+    config = fluid.DistributeTranspilerConfig()
+    config.min_block_size = 8
+    with job() as endpoints:
+        first = Trainer(endpoints)
+        first.step(ids=USED)
+        expected = np.array(first.table)
+        child = first.scope.new_scope()
+        np.testing.assert_array_equal(np.array(child.find_var("table").get_tensor()), expected)
+        feed = {"x": np.ones((1, 4), "float32"), "ids": np.array([[7]])}
+        (found,) = first.exe.run(first.built["test"], feed=feed, fetch_list=[first.built["rows"]], scope=child)
+        np.testing.assert_array_equal(found, expected[[7]])
+        first.close()
