@@ -156,9 +156,10 @@ class TableTooLargeError(RuntimeError):
     ):
         self.table, self.dtype, self.shape, self.rows = table, dtype, tuple(shape), rows
         self.size, self.limit, self.held = size, limit, list(held)
+        amount = f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size:,} bytes"
         wanted = "it" if rows == self.shape[0] else f"{rows} rows of it"
         super().__init__(
-            f"table {table} is too large to read {wanted} at once: {size:,} bytes; the limit is {limit:g} GiB\n"
+            f"table {table} is too large to read {wanted} at once: {amount}; the limit is {limit:g} GiB\n"
             f"  table       {dtype}{list(self.shape)}\n"
             f"  lives on    {', '.join(self.held)}\n"
             "  hint        read rows of it: fluid.global_scope().find_var(name).get_tensor()[ids], or [first:last]; "
