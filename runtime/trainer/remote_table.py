@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NoReturn
 
 import numpy as np
 
@@ -50,11 +49,14 @@ class RemoteTable(RemoteArray):
         servers = self.session.job.endpoints
         return f"server{'s' if len(servers) > 1 else ''} {', '.join(servers)}"
 
-    def refuse_write(self) -> NoReturn:
+    def check_writable(self, written: str) -> None:
+        if self.session.has_left:
+            return
         raise RuntimeError(
-            f"table {self.name} lives on {self.where()}: a value that is set on a trainer would not reach them\n"
-            "  hint        have servers load it: fleet.init_server(folder), or after a server's startup program "
-            "fluid.io.load_persistables(exe, folder, pserver_program); or initialise it in the startup program"
+            f"table {self.name} lives on {self.where()}: {written} on a trainer does not reach them\n"
+            "  hint        have the servers load it: fleet.init_server(folder), or after a server's startup program "
+            "fluid.io.load_persistables(exe, folder, pserver_program); a copy for this trainer alone needs a scope "
+            "of its own: fluid.scope_guard(fluid.core.Scope())"
         )
 
     def check_present(self) -> None:

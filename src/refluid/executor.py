@@ -262,7 +262,8 @@ def _check_writes(block: Block, step: CompiledStep, scope: Scope) -> None:
     """Raises if the block overwrites what other processes hold. Exchanges know what they do."""
     exchanged = {name for op in block.ops if communicates(op) for name in op.output_arg_names}
     for name in step.remote_writes - exchanged:
-        scope.var(name).get_tensor().check_writable()
+        writer = next(op for op in block.ops if name in op.output_arg_names)
+        scope.var(name).get_tensor().check_writable(f"what {writer.type} writes ({writer.written_at})")
 
 
 def _check_numbers(program: Program, step: Step, results: Sequence[Any]) -> None:

@@ -130,7 +130,10 @@ class Scope:
     @property
     def remote(self) -> frozenset[str]:
         """The variables, here and in parents, whose values other processes hold."""
-        return self._remote if self.parent is None else self._remote | self.parent.remote
+        held = self._remote
+        if held:  # but for those that this process has given a value of its own since
+            held = frozenset(name for name in held if isinstance(self._variables[name].value, RemoteArray))
+        return held if self.parent is None else held | self.parent.remote
 
     def local_var_names(self) -> list[str]:
         """Returns the names of the variables created here."""

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import numpy as np
@@ -59,17 +59,18 @@ class RemoteArray(ABC):
         """Which processes hold the array, in words."""
 
     @abstractmethod
-    def refuse_write(self) -> NoReturn:
-        """Raises an error that says how to change the value."""
-        raise NotImplementedError
+    def check_writable(self, written: str) -> None:
+        """Raises, and says how to change the value, unless it may be replaced by one of this process.
+
+        Args:
+          written: what would be lost otherwise, in words.
+        """
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError(f"{self.name} is read from {self.where()}, which always makes a copy")
         return self.read().astype(self.dtype if dtype is None else dtype, copy=False)
 
     def __len__(self) -> int:
@@ -121,13 +122,13 @@ class LoDTensor:
 
     def set(self, array: Any, place: Place | None = None) -> None:
         """Copies ``array`` into the tensor; its sequence offsets stay as they are."""
-        self.check_writable()
+        self.check_writable("a value that is set")
         self.value = to_device(array, None if place is None else place.device())
 
-    def check_writable(self) -> None:
+    def check_writable(self, written: str) -> None:
         """Raises if other processes hold the value: what is written here would not reach them."""
         if isinstance(self.value, RemoteArray):
-            self.value.refuse_write()
+            self.value.check_writable(written)
 
     def shape(self) -> list[int]:
         return [] if self.value is None else list(self.value.shape)
@@ -143,7 +144,7 @@ class LoDTensor:
 
     def _set_dims(self, dims: Sequence[int]) -> None:
         """Reshapes in place, or allocates zeros."""
-        self.check_writable()
+        self.check_writable("another shape")
         if self.value is not None and self.value.size == int(np.prod(dims)):
             self.value = self.value.reshape(tuple(dims))
         else:

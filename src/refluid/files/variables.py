@@ -191,7 +191,7 @@ def set_holders(scope: Scope, holders: Mapping[str, Any]) -> None:
     for name in holders:
         held = scope.find_var(name)
         if held is not None and isinstance(held.holder, LoDTensor):
-            held.holder.check_writable()
+            held.holder.check_writable("a value that is loaded")
     for name, holder in holders.items():
         variable = scope.var(name)
         if isinstance(variable.holder, LoDTensor) and isinstance(holder, LoDTensor):

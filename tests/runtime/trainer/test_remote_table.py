@@ -295,18 +295,21 @@ def test_a_value_set_on_a_trainer_is_refused_however_it_is_set(tmp_path):
         with fluid.scope_guard(trainer.scope):
             fluid.io.save_persistables(trainer.exe, str(tmp_path), trainer.main)
             place = fluid.CPUPlace()
-            writes = [
-                lambda: trainer.table.set(INITIAL, place),
-                lambda: trainer.table._set_dims([3, ROWS]),
-                lambda: fluid.io.load_params(trainer.exe, str(tmp_path), trainer.built["test"]),
-                lambda: fluid.io.set_program_state(trainer.built["test"], {"table": INITIAL}),
-                lambda: trainer.exe.run(overwriting),
-                lambda: trainer.exe.run(startup),
-            ]
-            for write in writes:
+            test = trainer.built["test"]
+            writes = {
+                "a value that is set": lambda: trainer.table.set(INITIAL, place),
+                "another shape": lambda: trainer.table._set_dims([3, ROWS]),
+                "a value that is loaded": lambda: fluid.io.load_params(trainer.exe, str(tmp_path), test),
+                "what assign writes (": lambda: trainer.exe.run(overwriting),
+                "what fill_constant writes (": lambda: trainer.exe.run(startup),
+            }
+            for written, write in writes.items():
                 with pytest.raises(RuntimeError, match="table table lives on servers") as error:
                     write()
-                assert endpoints[0] in str(error.value) and "fluid.io.load_persistables(exe" in str(error.value)
+                text = str(error.value)
+                assert f": {written}" in text and endpoints[0] in text and "fluid.io.load_persistables(exe" in text
+            with fluid.scope_guard(fluid.core.Scope()):  # as the hint says
+                fluid.io.load_params(trainer.exe, str(tmp_path), test)
         np.testing.assert_array_equal(np.array(trainer.table), INITIAL)
         trainer.close()
 
@@ -332,3 +335,55 @@ def test_a_scope_inside_another_reads_through_too():
         np.testing.assert_array_equal(np.array(trainer.table), expected)
         np.testing.assert_array_equal(trainer.look_up([7]), expected[[7]])
         trainer.close()
+
+
+def test_when_the_job_is_over_the_name_is_free_again():
+    local, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(local, startup), fluid.unique_name.guard():
+        network()
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        trainer.step(ids=USED)
+        trainer.close()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup, scope=trainer.scope)
+    np.testing.assert_array_equal(np.array(trainer.table), INITIAL)
+    trainer.exe = exe
+    np.testing.assert_array_equal(trainer.look_up([3]), INITIAL[[3]])
+
+
+def several_lookups(built=None):
+    """Two tables; lookups of sequences, of computed ids, with padding and of the other version, between other ops."""
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    tags = fluid.layers.data("tags", [2], dtype="int64", append_batch_size=True)
+    attr = fluid.ParamAttr("table", initializer=fluid.initializer.NumpyArrayInitializer(INITIAL))
+    other = fluid.ParamAttr("other", initializer=fluid.initializer.NumpyArrayInitializer(2 * INITIAL))
+    size = [ROWS, 3]
+    first = fluid.layers.embedding(words, size, is_sparse=True, param_attr=attr)
+    pooled = fluid.layers.sequence_pool(first, "sum")
+    second = fluid.layers.reduce_sum(fluid.embedding(tags, size, is_sparse=True, param_attr=other, padding_idx=4), 1)
+    moved = fluid.layers.cast(fluid.layers.cast(tags, "float32") + 1.0, "int64")
+    third = fluid.layers.reduce_sum(fluid.embedding(moved, size, is_sparse=True, param_attr=attr), 1)
+    total = fluid.layers.concat([pooled, second, third], 1)
+    if built is not None:
+        built.update(test=total.block.program.clone(for_test=True), total=total)
+    return fluid.layers.mean(fluid.layers.fc(total, 1))
+
+
+def test_lookups_of_any_kind_find_the_same_rows_as_in_a_local_table(requested):
+    built = {}
+    words = fluid.create_lod_tensor(np.array([[1], [39], [5], [5], [20]]), [[2, 3]], fluid.CPUPlace())
+    feed = {"words": words, "tags": np.array([[4, 0], [38, 19]])}
+    with servers(2, network=several_lookups, optimizer=sgd) as endpoints:
+        trainer = Role(endpoints, network=lambda: several_lookups(built), optimizer=sgd)
+        trainer.start()
+        requested.clear()
+        for _ in range(2):
+            (found,) = trainer.exe.run(built["test"], feed=feed, fetch_list=[built["total"]], scope=trainer.scope)
+        trainer.close()
+    pooled = [INITIAL[[1, 39]].sum(0), INITIAL[[5, 5, 20]].sum(0)]
+    second = [2 * INITIAL[0], 2 * INITIAL[[38, 19]].sum(0)]
+    third = [INITIAL[[5, 1]].sum(0), INITIAL[[39, 20]].sum(0)]
+    np.testing.assert_allclose(found, np.concatenate([pooled, second, third], 1), rtol=1e-6)
+    slices = [name for _, name, _ in requested]
+    assert len(slices) == 2 * 3 * 2, "in each run, lookups of fed ids are one request to each of two servers"
