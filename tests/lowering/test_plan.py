@@ -114,3 +114,33 @@ def test_reads_and_writes_in_order():
     reads, writes = reads_and_writes(block().ops)
     assert reads == ["x"]
     assert writes == [y.name, z.name]
+
+
+def test_lookups_in_a_remote_table_become_as_few_exchanges_as_their_ids_allow():
+    ids = [fluid.layers.data(name, [1], dtype="int64") for name in ("first", "second")]
+    found = [fluid.layers.embedding(each, [9, 2], param_attr="table") for each in ids]
+    summed = fluid.layers.relu(found[0]) + fluid.layers.relu(found[1])
+    later = fluid.layers.cast(fluid.layers.reduce_sum(summed, -1, keep_dim=True), "int64")
+    last = fluid.layers.embedding(later, [9, 2], param_attr="table")
+    out = fluid.layers.relu(last)
+
+    def pieces(remote):
+        return make_plan(block(), [out.name], remote=frozenset(remote)).pieces
+
+    assert [piece.where for piece in pieces(["other"])] == [Where.COMPILED]
+    first, _, second, _ = planned = pieces(["table"])
+    assert [piece.where for piece in planned] == [Where.EXCHANGE, Where.COMPILED, Where.EXCHANGE, Where.COMPILED]
+    assert set(first.writes) == {each.name for each in found} and second.writes == (last.name,)
+
+
+def test_a_remote_lookup_does_not_overtake_what_writes_its_ids_or_uses_its_output():
+    ids = fluid.layers.data("ids", [1], dtype="int64")
+    out = fluid.layers.data("out", [2])
+    before = fluid.layers.relu(out)
+    table = fluid.layers.create_parameter([9, 2], "float32", name="table")
+    block().append_op(type="lookup_table", inputs={"Ids": ids, "W": table}, outputs={"Out": out})
+    fluid.layers.increment(ids)
+    after = fluid.layers.embedding(ids, [9, 2], param_attr="table")
+    plan = make_plan(block(), [before.name, after.name], remote=frozenset(["table"]))
+    compiled, exchange = Where.COMPILED, Where.EXCHANGE
+    assert [piece.where for piece in plan.pieces] == [compiled, exchange, compiled, exchange]

@@ -38,6 +38,16 @@ def test_other_modes_end_near_the_local_run(jobs):
                 assert trainer["pushes"] == STEPS // merged
 
 
+def test_trainers_of_every_mode_read_their_tables(jobs):
+    modes = ["sync", "half_async", "async", "geo"]
+    cases = [{"mode": mode, "embedding": True, "fixed": True, "rate": 0.01, "steps": 6} for mode in modes]
+    (local,) = jobs.train_locally([{**cases[0], "steps": 0}])
+    for trainers in jobs.train(cases):
+        for trainer in trainers:
+            assert trainer["table"].shape == local["table"].shape and trainer["table"].dtype == np.float32
+            assert (trainer["table"] != local["table"]).any() and np.isfinite(trainer["table"]).all()
+
+
 def test_trainers_with_fewer_batches_leave_the_others_in_peace(jobs):
     (trainers,) = jobs.train([{"steps": 12, "fewer": 5}])
 

@@ -22,6 +22,7 @@ def test_two_trainers_with_half_batches_follow_the_local_run(jobs):
         losses = np.mean([trainer["losses"] for trainer in trainers], axis=0)
         np.testing.assert_allclose(losses, local[i]["losses"], rtol=1e-5, err_msg=str(case))
         for trainer in trainers:
+            assert trainer.keys() == local[i].keys(), "a trainer can read what servers hold"
             for name in trainer.keys() - {"losses"}:
                 np.testing.assert_allclose(
                     trainer[name], local[i][name], rtol=1e-4, atol=1e-6, err_msg=f"{name} {case}"
