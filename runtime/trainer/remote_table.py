@@ -39,11 +39,11 @@ class RemoteTable(RemoteArray):
         self.session.flush()
         return gather(self.session, [self.sliced.slices])[self.name]
 
-    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+    def read_rows(self, rows: np.ndarray | range) -> np.ndarray:
         self.check_present()
         self._check_size(len(rows))
         self.session.flush()
-        return request_rows(self.session, {self.name: (self.sliced, rows)})[self.name]
+        return request_rows(self.session, {self.name: (self.sliced, np.asarray(rows, np.int64))})[self.name]
 
     def where(self) -> str:
         servers = self.session.job.endpoints

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -51,7 +50,7 @@ class RemoteArray(ABC):
         """The whole array, in memory that nobody else holds."""
 
     @abstractmethod
-    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+    def read_rows(self, rows: np.ndarray | range) -> np.ndarray:
         """The rows of these numbers, which are valid."""
 
     @abstractmethod
@@ -66,10 +65,6 @@ class RemoteArray(ABC):
           written: what would be lost otherwise, in words.
         """
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.read().astype(self.dtype if dtype is None else dtype, copy=False)
 
@@ -81,7 +76,7 @@ class RemoteArray(ABC):
         if first is None or first is Ellipsis:
             return self.read()[index]
         if isinstance(first, slice):
-            rows, place = np.arange(*first.indices(len(self))), slice(None)
+            rows, place = range(*first.indices(len(self))), slice(None)
         else:
             numbers = np.asarray(first)
             rows = self._row_numbers(numbers)

@@ -66,8 +66,9 @@ class CompiledStep:
         remote: frozenset[str] = frozenset(),
         count: Count | None = None,
     ):
-        plan = make_plan(block, fetches, eager_loops=eager_loops, remote=remote)
         fed = frozenset(feeds)
+        remote = remote - fed
+        plan = make_plan(block, fetches, eager_loops=eager_loops, remote=remote)
         target = backend.target(place.device())
         self.block, self.feeds, self.fetches = block, tuple(feeds), tuple(fetches)
         self.reads = tuple(name for name in plan.reads if name not in fed)
@@ -87,7 +88,8 @@ class CompiledStep:
         self.compiles = Where.COMPILED in kinds  # a server's program is nothing but an exchange
         self.communicates = Where.EXCHANGE in kinds  # it may have to wait for other processes
         local_reads = {name for piece in plan.pieces if piece.where is not Where.EXCHANGE for name in piece.reads}
-        self.whole_remote = remote & {*local_reads, *fetches} - fed  # read as a whole in every run
+        # Read as a whole in every run: exchanges take the rows they need.
+        self.whole_remote = remote.intersection(plan.reads) & {*local_reads, *fetches}
         self.remote_writes = remote.intersection(plan.persists)
         self._is_single = len(plan.pieces) == 1 and self.compiles and not eager and not self.whole_remote
         self.bound: WeakKeyDictionary[Scope, Step] = WeakKeyDictionary()

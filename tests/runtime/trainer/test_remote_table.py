@@ -278,6 +278,7 @@ def test_other_ops_and_fetches_get_the_whole_table_in_every_run():
             found, whole = run()
             np.testing.assert_allclose(found, np.square(expected).sum(), rtol=1e-5)
             np.testing.assert_array_equal(whole, expected)
+            np.testing.assert_array_equal(run(feed={"table": 2 * INITIAL})[1], 2 * INITIAL, "what is fed is not read")
             tensor = run(return_numpy=False)[1]
             trainer.step(ids=USED)
             np.testing.assert_array_equal(np.array(tensor), expected, "what was fetched does not change any more")
@@ -386,4 +387,4 @@ def test_lookups_of_any_kind_find_the_same_rows_as_in_a_local_table(requested):
     third = [INITIAL[[5, 1]].sum(0), INITIAL[[39, 20]].sum(0)]
     np.testing.assert_allclose(found, np.concatenate([pooled, second, third], 1), rtol=1e-6)
     slices = [name for _, name, _ in requested]
-    assert len(slices) == 2 * 3 * 2, "in each run, lookups of fed ids are one request to each of two servers"
+    assert len(slices) == 2 * 3 * 2, "two slices of each table, and of one of them again for computed ids"
