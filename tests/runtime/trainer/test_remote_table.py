@@ -116,32 +116,31 @@ def test_steps_that_wait_to_be_pushed_are_read_too(monkeypatch):
         trainer.close()
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
-        3,
-        -1,
-        slice(18, 23),
-        slice(None, None, -7),
-        [38, 2, 2, -1],
-        np.array([[0, 39], [19, 20]]),
-        [],
-        np.arange(ROWS) % 9 == 0,
-        (slice(3, 5), 1),
-        ([4, 30], [0, 2]),
-        (30, Ellipsis),
-    ],
-)
-def test_an_index_reads_these_rows_only(index, requested):
+INDEXES = [
+    3,
+    -1,
+    slice(18, 23),
+    slice(None, None, -7),
+    [38, 2, 2, -1],
+    np.array([[0, 39], [19, 20]]),
+    [],
+    np.arange(ROWS) % 9 == 0,
+    (slice(3, 5), 1),
+    ([4, 30], [0, 2]),
+    (30, Ellipsis),
+]
+
+
+def test_an_index_reads_these_rows_only(requested):
     with job() as endpoints:
         trainer = Trainer(endpoints)
-        requested.clear()
-        found = trainer.table[index]
+        for index in INDEXES:
+            requested.clear()
+            np.testing.assert_array_equal(trainer.table[index], INITIAL[index], str(index))
+            first = index[0] if isinstance(index, tuple) else index
+            assert {purpose for purpose, *_ in requested} == {ROWS_OF}
+            assert sum(count for _, _, count in requested) == np.arange(ROWS)[first].size
         trainer.close()
-    np.testing.assert_array_equal(found, INITIAL[index])
-    first = index[0] if isinstance(index, tuple) else index
-    assert {purpose for purpose, *_ in requested} == {ROWS_OF}
-    assert sum(count for _, _, count in requested) == np.arange(ROWS)[first].size
 
 
 def test_an_index_that_names_no_rows_reads_the_whole_table():
@@ -152,21 +151,18 @@ def test_an_index_that_names_no_rows_reads_the_whole_table():
         trainer.close()
 
 
-@pytest.mark.parametrize(
-    ("index", "problem"),
-    [
+def test_rows_that_do_not_exist_are_named():
+    problems = [
         ([3, ROWS], f"table: there is no row {ROWS}, it has {ROWS} rows"),
         (-ROWS - 1, f"table: there is no row {-ROWS - 1}"),
         ([0.5], "table: rows are chosen by integers, slices or a mask, not by float64"),
         (np.ones(3, bool), f"table: a mask of shape [3] does not fit its {ROWS} rows"),
-    ],
-)
-def test_rows_that_do_not_exist_are_named(index, problem):
+    ]
     with job() as endpoints:
         trainer = Trainer(endpoints)
-        with pytest.raises(IndexError) as error:
-            trainer.table[index]
-        assert problem in str(error.value)
+        for index, problem in problems:
+            with pytest.raises(IndexError, match=re.escape(problem)):
+                trainer.table[index]
         trainer.close()
 
 
@@ -211,6 +207,27 @@ def test_a_table_that_is_too_large_says_where_it_lives_and_how_to_get_it(limit, 
         limit(ROWS * 3 * 4)
         assert np.array(trainer.table).shape == (ROWS, 3)
         trainer.close()
+
+
+def test_every_way_to_save_writes_the_servers_table(tmp_path):
+    with job() as endpoints:
+        trainer = Trainer(endpoints)
+        trainer.step(ids=USED)
+        exe, test, expected = trainer.exe, trainer.built["test"], np.array(trainer.table)
+        with fluid.scope_guard(trainer.scope):
+            fluid.io.save_persistables(exe, str(tmp_path / "persistables"), trainer.main)
+            fluid.io.save_params(exe, str(tmp_path / "params"), test)
+            fluid.io.save_vars(exe, str(tmp_path / "vars"), vars=[test.global_block().var("table")])
+            fluid.save(test, str(tmp_path / "state"))
+        trainer.close()
+    assert (expected != INITIAL).any()
+    table = [test.global_block().var("table")]
+    for folder in ("persistables", "params", "vars"):
+        with fluid.scope_guard(fluid.core.Scope()):
+            fluid.io.load_vars(exe, str(tmp_path / folder), vars=table)
+            np.testing.assert_array_equal(np.array(fluid.global_scope().find_var("table").get_tensor()), expected)
+    state = fluid.load_program_state(str(tmp_path / "state"))
+    np.testing.assert_array_equal(state["table"], expected)
 
 
 def test_a_trainer_that_has_left_says_so():
