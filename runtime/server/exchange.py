@@ -229,4 +229,5 @@ class ExchangeHandler:
         return found
 
     def _encode(self, values: Mapping[str, Value]) -> Buffers:
-        return wire.encode(pb.ExchangeReply(version=self.rounds.version), values)
+        trainers = self._membership.participants
+        return wire.encode(pb.ExchangeReply(version=self.rounds.version, trainers=trainers), values)

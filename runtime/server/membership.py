@@ -136,6 +136,11 @@ class Membership:
         needed = member.steps - member.max_lead
         return [each for each, other in self.members.items() if other.steps < needed and not other.left]
 
+    @property
+    def participants(self) -> int:
+        """How many trainers have not left, whether they have joined yet or not."""
+        return sum(not member.left for member in self.members.values())
+
     def idle_since(self) -> float | None:
         """When the last message but heartbeats arrived from a trainer, once one has left and others have not."""
         if self.last_left is None:

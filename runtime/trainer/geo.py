@@ -14,9 +14,9 @@ from refluid.ops.core.values import plain
 from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
-from refluid.runtime.trainer.geo_deltas import Snapshot
+from refluid.runtime.trainer.geo_deltas import Average, Snapshot, missing_shares
 from refluid.runtime.trainer.pacing import max_lead
-from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, join, pack, to_device
+from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, Versions, join, pack, to_device
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
 
@@ -29,11 +29,13 @@ class GeoExchange(TrainerExchange):
         self.declare(DELTA)
         started = self.session.started_with
         self._scope = scope
-        self._snapshots = {v.name: Snapshot(started[v.name], plan.job.trainers) for v in plan.pushes}
         self._touched: dict[str, list[np.ndarray]] = {v.name: [] for v in plan.pushes if v.ids}
+        kind = Snapshot if self._touched else Average
+        self._snapshots: dict[str, Snapshot | Average] = {v.name: kind(started[v.name]) for v in plan.pushes}
+        self._trainers = plan.job.trainers  # those that take part
         self._since = 0  # steps since the last push
+        self._pushed = 0  # steps pushed since the last pull
         unknown = plan.geo_steps - 1
-        self.session.max_staleness = unknown
         self.session.max_lead = max_lead(unknown, f"GEO training exchanges every {plan.geo_steps} steps")
         self.session.on_flush(self.flush)
         self.session.on_leave(self.flush)
@@ -53,25 +55,39 @@ class GeoExchange(TrainerExchange):
                 self._push({v.name: _held(self._scope, v.name) for v in self.plan.pushes}, NO_PULLS)
 
     def _exchange(self, env: Mapping[str, Any]) -> dict[str, Any]:
+        before = dict(self.session.seen)
         replies = self._push(env, self.pulls)
+        missing = self._missing(before, replies)
         self.session.use(replies)
-        return {v.name: self._merge(v, env[v.name], replies) for v in self.plan.pushes}
+        self._pushed = 0
+        return {v.name: self._merge(v, env[v.name], replies, missing) for v in self.plan.pushes}
+
+    def _missing(self, before: Versions, replies: Replies) -> float:
+        """How much of the others' shares the servers lack; the one that lacks most counts."""
+        others = [tensors.version - before.get(endpoint, 0) - self._pushed for endpoint, tensors in replies.items()]
+        return missing_shares(self._pushed, min(others), self._trainers - 1)
 
     def _push(self, values: Mapping[str, Any], pulls: Pulls) -> Replies:
         deltas = [(variable, self._delta(variable, values[variable.name])) for variable in self.plan.pushes]
         steps, self._since = self._since, 0
-        return self.session.push(pack(deltas, pulls, DELTA), steps)
+        replies = self.session.push(pack(deltas, pulls, DELTA), steps)
+        self._pushed += steps
+        self._trainers = max(1, *(tensors.trainers for tensors in replies.values()))
+        return replies
 
     def _delta(self, variable: SlicedVariable, value: Any) -> Value:
         snapshot = self._snapshots[variable.name]
         if variable.name not in self._touched:
-            return snapshot.delta(np.asarray(value))
+            return snapshot.delta(np.asarray(value), self._trainers)
+        assert isinstance(snapshot, Snapshot)
         rows = np.unique(np.concatenate(self._touched[variable.name]))
         self._touched[variable.name] = []
-        return snapshot.delta_of_rows(np.asarray(value), rows)
+        return snapshot.delta_of_rows(np.asarray(value), rows, self._trainers)
 
-    def _merge(self, variable: SlicedVariable, value: Any, replies: Replies) -> Any:
+    def _merge(self, variable: SlicedVariable, value: Any, replies: Replies, missing: float) -> Any:
         snapshot = self._snapshots[variable.name]
+        if isinstance(snapshot, Average):
+            return to_device(snapshot.merge(np.asarray(value), join(variable, replies), missing), self._device)
         if variable.name not in self._touched:
             return to_device(snapshot.merge(np.asarray(value), join(variable, replies)), self._device)
         for part in variable.slices:

@@ -1,8 +1,11 @@
-"""GEO-SGD's arithmetic on a trainer: the delta to send, and the changes of others in what is received.
+"""GEO-SGD's arithmetic on a trainer: the delta to send, and what becomes of the values that are received.
 
-Every k steps a trainer sends its own changes, divided by the number of trainers, and receives those of the others. A
-snapshot is what a trainer knows of the server: the values received last, plus its own deltas sent since. So the
-server's value minus the snapshot is the work of the others.
+Every k steps a trainer sends its own changes, divided by the number of trainers, and receives those of the others.
+
+In a program with sparse tables this is done as in Fluid, see `Snapshot`: a trainer keeps its own changes whole, adds the
+others' shares, and sends the rest of its own with the next exchanges, so that in the end the changes of all are added.
+In a dense program Fluid exchanges nothing, and every trainer learns alone. There trainers average what they have learned,
+see `Average`: a step changes every element, so what each has learned by itself, added up, would overshoot.
 """
 
 from __future__ import annotations
@@ -13,21 +16,23 @@ from refluid.runtime.transport.wire import Rows
 
 
 class Snapshot:
-    """What one trainer knows of one parameter on the servers."""
+    """What one trainer knows of one parameter on the servers: the value received last, plus its own deltas sent since.
 
-    def __init__(self, value: np.ndarray, trainers: int):
+    So the server's value minus the snapshot is the work of the others.
+    """
+
+    def __init__(self, value: np.ndarray):
         self._known = np.array(value)
-        self._trainers = trainers
 
-    def delta(self, value: np.ndarray) -> np.ndarray:
+    def delta(self, value: np.ndarray, trainers: int) -> np.ndarray:
         """This trainer's share of its changes, to be sent now; from now on the server knows it."""
-        delta = (value - self._known) / np.asarray(self._trainers, value.dtype)
+        delta = (value - self._known) / np.asarray(trainers, value.dtype)
         self._known += delta
         return delta
 
-    def delta_of_rows(self, value: np.ndarray, rows: np.ndarray) -> Rows:
+    def delta_of_rows(self, value: np.ndarray, rows: np.ndarray, trainers: int) -> Rows:
         """The same for some rows of a table."""
-        delta = (value[rows] - self._known[rows]) / np.asarray(self._trainers, value.dtype)
+        delta = (value[rows] - self._known[rows]) / np.asarray(trainers, value.dtype)
         self._known[rows] += delta
         return Rows(rows, delta)
 
@@ -42,3 +47,33 @@ class Snapshot:
         changed = received.values - self._known[received.rows]
         self._known[received.rows] = received.values
         return Rows(received.rows, changed)
+
+
+class Average:
+    """A parameter whose value on the servers is the mean of what the trainers have learned."""
+
+    def __init__(self, value: np.ndarray):
+        self._known = np.array(value)  # the server's value as received last, plus the shares sent since
+        self._pushed = np.array(value)  # this trainer's own, as of its last push
+
+    def delta(self, value: np.ndarray, trainers: int) -> np.ndarray:
+        """This trainer's share of its changes since the last push, where so many trainers take part."""
+        delta = (value - self._pushed) / np.asarray(trainers, value.dtype)
+        self._pushed = np.array(value)
+        self._known += delta
+        return delta
+
+    def merge(self, value: np.ndarray, received: np.ndarray, missing: float) -> np.ndarray:
+        """The mean, where servers have the shares of the others.
+
+        As far as those are ``missing`` (1 for all of them), this trainer keeps its own changes in their place.
+        """
+        merged = received + np.asarray(missing, value.dtype) * (value - self._known)
+        self._known, self._pushed = np.array(received), np.array(merged)
+        return merged
+
+
+def missing_shares(own_steps: int, other_steps: int, others: int) -> float:
+    """How much of the others' shares servers lack: all trainers are expected to take as many steps as this one."""
+    expected = own_steps * others
+    return max(0.0, 1.0 - other_steps / expected) if expected else 0.0

@@ -22,6 +22,7 @@ def request_rows(session: Session, wanted: Mapping[str, tuple[SlicedVariable, np
             inside[part.name] = np.flatnonzero((ids >= part.start) & (ids < part.end))
             requests.setdefault(part.endpoint, {})[part.name] = ids[inside[part.name]] - part.start
     replies = session.exchange(ROWS, {endpoint: Message(rows) for endpoint, rows in requests.items()})
+    session.use_rows(replies)
     found = {}
     for name, (table, ids) in wanted.items():
         rows = found[name] = np.empty((len(ids), *table.shape[1:]), table.dtype)

@@ -81,7 +81,7 @@ class ServerCalls:
         self.seen.update(versions_of(replies))
 
     def use_rows(self, replies: Replies) -> None:
-        """Records that a step uses rows in replies. They are never older than the dense parameters of a server."""
+        """Records that the step uses rows in replies. They are never older than the dense parameters of a server."""
         self.seen.update({name: version for name, version in versions_of(replies).items() if name not in self._pulled})
 
     def exchange(
@@ -97,7 +97,7 @@ class ServerCalls:
             for endpoint, message in messages.items():
                 again = partial(self._send_again, endpoint, purpose, message, steps)
                 reply, received = self._collect(requests[endpoint], again)
-                found[endpoint] = Tensors(wire.decode_tensors(reply, received), reply.version)
+                found[endpoint] = Tensors(wire.decode_tensors(reply, received), reply.version, reply.trainers)
         finally:
             for request in requests.values():
                 request.cancel()
