@@ -51,21 +51,41 @@ class Trainer(object):
 def start(fluid, a, loss, optimizer, initialize):
     """The trainer of the default main program; None when this process was a server, after it has served.
 
-    `initialize` is called after the startup program and before serving or training: it sets the initial parameters.
+    `initialize` sets the initial parameters, in servers and in trainers, after the initialisers of the startup program.
     """
     exe = fluid.Executor(fluid.CPUPlace())
     if a.mode == "local":
         optimizer.minimize(loss)
-        exe.run(fluid.default_startup_program())
+        _start_up(exe, fluid.default_startup_program(), initialize)
         trainer = Trainer(fluid, exe, fluid.default_main_program())
     elif a.mode in ("tsync", "tasync"):
         trainer = _transpiled(fluid, a, exe, loss, optimizer, initialize)
     else:
         trainer = _fleet(fluid, a, exe, loss, optimizer, initialize)
     if trainer is not None:
-        initialize()
         trainer.compile(a, loss)
     return trainer
+
+
+def _start_up(exe, program, initialize):
+    """Runs a startup program with `initialize` after its initialisers and before it sends to servers or asks them.
+
+    A trainer of real Fluid receives what the servers start with; one of refluid sends them its own values first.
+    """
+    kinds = [op.type for op in program.global_block().ops]
+    exchange = [i for i, kind in enumerate(kinds) if kind in ("send", "recv", "split_byref")]
+    cut = min(exchange) if exchange else len(kinds)
+    exe.run(_without(program, range(cut, len(kinds))))
+    initialize()
+    if exchange:
+        exe.run(_without(program, range(cut)))
+
+
+def _without(program, indices):
+    program = program.clone()
+    for index in reversed(indices):
+        program.global_block()._remove_op(index)
+    return program
 
 
 def _transpiled(fluid, a, exe, loss, optimizer, initialize):
@@ -75,7 +95,7 @@ def _transpiled(fluid, a, exe, loss, optimizer, initialize):
     if a.role == "trainer":
         transpiler.transpile(a.id, **job)
         program = transpiler.get_trainer_program()
-        exe.run(fluid.default_startup_program())
+        _start_up(exe, fluid.default_startup_program(), initialize)
         return Trainer(fluid, exe, program)
     endpoint = a.eps.split(",")[a.id]
     transpiler.transpile(0, current_endpoint=endpoint, **job)
@@ -100,7 +120,7 @@ def _fleet(fluid, a, exe, loss, optimizer, initialize):
     fleet.distributed_optimizer(optimizer, ps.config(fluid, a)).minimize(loss)
     if a.role == "trainer":
         fleet.init_worker()
-        exe.run(fleet.startup_program)
+        _start_up(exe, fleet.startup_program, initialize)
         return Trainer(fluid, exe, fleet.main_program, fleet)
     fleet.init_server()
     initialize()
