@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from typing import Any, Dict
 
 import ps
 
@@ -149,7 +150,7 @@ def child_arguments(parser):
     parser.add_argument("--timeout", type=float, default=200)
 
 
-def run(column, script, a, mode, extra, logs=None):
+def run(column, script, a, mode, extra, logs=None) -> Dict[str, Any]:
     """dict(trainers=[result of each], note): one job of `mode` under the interpreter of `column`."""
     trainers, pservers = (1, 0) if mode == "local" else (a.trainers, a.pservers)
     sync_dir = tempfile.mkdtemp(prefix="job")
@@ -182,7 +183,7 @@ def run(column, script, a, mode, extra, logs=None):
         if os.path.exists(path):
             with open(path) as f:
                 results.append(json.load(f))
-    out = dict(trainers=results, note=note)
+    out: Dict[str, Any] = dict(trainers=results, note=note)
     if len(results) < trainers:
         out = dict(failed=note or "no result", error=_last_error(files.values()))
     for f in files.values():
@@ -192,7 +193,7 @@ def run(column, script, a, mode, extra, logs=None):
 
 
 def _wait(processes, timeout):
-    """"" when all processes ended by themselves, else what happened."""
+    """ "" when all processes ended by themselves, else what happened."""
     end = time.time() + timeout
     trainers = [p for (role, _), p in processes.items() if role == "trainer"]
     while any(p.poll() is None for p in trainers):

@@ -1,27 +1,29 @@
 """Measures staleness from outside: which updates a step has seen, and which were applied before its own gradient was.
 
-  python staleness.py --python PY1 --python PY2 [--work tiny dense] [mode ...]
+  python staleness.py --python PY1 --python PY2 [--models none fit_a_line wide_mlp ctr_dnn] [mode ...]
 
 The probe is a program whose gradient is constant. Each server holds one parameter with an element per trainer; the
 loss of trainer t is the sum of its own elements, and SGD with rate 1 takes 1 off element t at every step of trainer t.
 So parameters count updates: what a step reads tells exactly which steps of which trainer it has seen. It works on every
-implementation, without any instrumentation. `--work` puts layers beside the probe, so that a step takes as long and
-sends as much as a real one.
+implementation, without any instrumentation. --models trains a model beside the probe, at its usual learning rate, so
+that a step takes as long and sends as much as a real one; `none` is the probe alone.
 
 For step k of trainer t, which read the counts s:
   own      k - s[t]: its own earlier steps that it has not seen. Exact.
-  others   a[o] - s[o] for the other trainers o, where a are the counts when the step was applied. All reads lie on the
-           one path the server's parameter takes: the last read without the step and the first read with it bound a[o];
-           the middle of the two counts.
-  behind   the same in time: steps of anybody that were over when the step began (one clock, one machine), less those
-           seen. For GEO, where every trainer reads a parameter of its own, it takes the place of `others`.
+  others   a[o] - s[o], summed over the other trainers o, where a are the counts when the step was applied. All reads lie
+           on the one path that the server's parameter takes: the last read without the step and the first read with it
+           bound a[o]; the middle of the two is taken. In sync modes a round is applied at once, so it is the former.
+           In GEO every trainer reads a parameter of its own, and there is no such path: there it is the number of steps
+           that the others had finished when the step began (one clock, one machine), less those it has seen.
 """
 
 import argparse
+import bisect
+import importlib
 import json
-import os
 import sys
 import time
+from typing import Any, Dict
 
 import numpy as np
 
@@ -29,62 +31,74 @@ import common
 import jobs
 import ps
 
-STEPS = dict(tiny=400, dense=60, idle=100)
-WARMUP = dict(tiny=50, dense=5, idle=10)
-SLOW = [0.3] * 3  # seconds before each of the last steps: the exchange catches up, and the counts show what a step is
-IDLE = 0.01  # seconds a step of work "idle" sleeps: compute that leaves the cores to the exchange
+STEPS = dict(none=400, fit_a_line=400, wide_mlp=60, ctr_dnn=60)
+WARMUP = dict(none=50, fit_a_line=50, wide_mlp=10, ctr_dnn=10)  # compilations are over; not counted
+SLOW = [
+    0.3
+] * 3  # seconds before each of the last steps: the exchange catches up, and the counts show what a step takes
+EDGES = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256]  # bins of the histogram
 
 
 # -------------------------------------------------------------------- child
 def build(fluid, a):
+    """The loss of the probe, and what to fetch: the counts this step computes with."""
     L = fluid.layers
     who = L.data("who", [a.trainers])
-    one = L.reshape(L.reduce_sum(who, dim=[0]), [a.trainers])
+    mine = L.reshape(L.reduce_sum(who, dim=[0]), [a.trainers])
     seen, loss = [], None
     for i in range(a.pservers):
-        w = L.create_parameter(
-            [a.trainers], "float32", name="count%d" % i, default_initializer=fluid.initializer.Constant(0.0)
-        )
-        # The copy is what the gradient comes from and what is fetched: exactly the version this step computes with.
-        copy = L.scale(w, 1.0)
+        zeros = fluid.initializer.Constant(0.0)
+        count = L.create_parameter([a.trainers], "float32", name="count%d" % i, default_initializer=zeros)
+        # A copy, because parameters may arrive during the step: the one read that is fetched and computed with.
+        copy = L.scale(count, 1.0)
         seen.append(copy)
-        part = L.reduce_sum(L.elementwise_mul(copy, one))
+        part = L.reduce_sum(L.elementwise_mul(copy, mine))
         loss = part if loss is None else L.elementwise_add(loss, part)
-    if a.mode == "geo":
-        # GEO of real Fluid pushes nothing unless the program has a sparse table.
-        ids = L.data("ids", [1], dtype="int64")
-        row = L.embedding(ids, [100, 8], is_sparse=True, param_attr=fluid.ParamAttr(name="table"))
-        loss = L.elementwise_add(loss, L.reshape(L.scale(L.mean(row), 1e-6), [1]))
-    if a.work == "dense":
-        h = L.data("x", [1024])
-        for size in (1500, 1500, 784):
-            h = L.fc(h, size, act="relu")
-        # The factor keeps the layers' own training at rate 1 away from overflow.
-        loss = L.elementwise_add(loss, L.reshape(L.scale(L.mean(h), 1e-6), [1]))
     return loss, seen
+
+
+def add_table(fluid, loss):
+    """Real Fluid's GEO exchanges nothing, dense parameters included, unless the program has a sparse table."""
+    L = fluid.layers
+    ids = L.data("ids", [1], dtype="int64")
+    row = L.embedding(ids, [100, 8], is_sparse=True, param_attr=fluid.ParamAttr(name="probe_table"))
+    return added(fluid, loss, L.mean(row), 1e-6)
+
+
+def added(fluid, loss, other, factor):
+    return fluid.layers.elementwise_add(loss, fluid.layers.reshape(fluid.layers.scale(other, factor), [1]))
 
 
 def child(a):
     import paddle.fluid as fluid
 
     loss, seen = build(fluid, a)
+    feed = dict(who=np.eye(a.trainers, dtype="float32")[a.id : a.id + 1])
+    if a.mode == "geo":
+        loss = add_table(fluid, loss)
+        feed["ids"] = np.arange(a.id, a.id + 4, dtype="int64").reshape(4, 1)
+    model, net = None, None
+    if a.model != "none":
+        model = importlib.import_module(a.model)
+        net = model.build(fluid)
+        # The rate of SGD is 1 for the counts; the model's own is a factor of its loss.
+        loss = added(fluid, loss, net["loss"], ps.RATE[a.model])
     trainer = jobs.start(fluid, a, loss, fluid.optimizer.SGD(1.0), lambda: None)
     if trainer is None:
         return
-    feed = dict(who=np.eye(a.trainers, dtype="float32")[a.id : a.id + 1])
-    if a.work == "dense":
-        feed["x"] = np.random.RandomState(a.id).rand(64, 1024).astype("float32")
-    if a.mode == "geo":
-        feed["ids"] = np.arange(a.id, a.id + 4, dtype="int64").reshape(4, 1)
+    steps = a.steps + WARMUP[a.model]
+    feeds = [feed] * (steps + len(SLOW))
+    if model is not None:
+        context = common.Ctx(fluid, net["feed"], fluid.CPUPlace())
+        to_feed = getattr(model, "to_feed", common.default_to_feed)
+        feeds = [dict(feed, **to_feed(context, b)) for b in model.data(len(feeds), common.SEED + 1 + a.id)]
     reads = []
     ps.barrier(a, "ready", a.trainers)
-    for k in range(a.steps + WARMUP[a.work] + len(SLOW)):
-        if k >= a.steps + WARMUP[a.work]:
-            time.sleep(SLOW[0])
+    for k, values in enumerate(feeds):
+        if k >= steps:
+            time.sleep(SLOW[k - steps])
         begin = time.time()
-        out = trainer.run(feed, seen)
-        if a.work == "idle":
-            time.sleep(IDLE)
+        out = trainer.run(values, seen)
         reads.append((begin, time.time(), [np.asarray(v).ravel()[: a.trainers].tolist() for v in out]))
     ps.barrier(a, "done", a.trainers)
     jobs.report(a, reads=reads)
@@ -92,119 +106,120 @@ def child(a):
 
 
 # ----------------------------------------------------------------- analysis
-def analyse(results, mode, warm):
-    """dict(own, others, behind, rate): lists over the steps after warm-up, and what one update took off a count."""
-    reads = [[np.array(r[2], dtype=float) for r in res["reads"]] for res in results]
-    times = [[(r[0], r[1]) for r in res["reads"]] for res in results]
+def analyse(reads, mode, warm):
+    """dict(own, others, unit) from [trainer][step] = (begin, end, [server][trainer] of what the step read)."""
     unit = unit_of(reads)
-    counts = [[np.round(-v / unit).astype(int) for v in r] for r in reads]  # [trainer][step][server, trainer]
-    out = dict(own=[], others=[], behind=[], unit=unit)
-    servers = counts[0][0].shape[0]
-    for server in range(servers):
-        path = sorted((tuple(c[server]) for r in counts for c in r), key=sum)
-        for t, r in enumerate(counts):
-            for k in range(warm, len(r) - len(SLOW)):
-                s = r[k][server]
-                out["own"].append(int(k - s[t]))
-                begin = times[t][k][0]
-                over = [sum(1 for x in times[o] if x[1] <= begin) for o in range(len(counts))]
-                out["behind"].append(int(sum(over) - sum(s)))
-                if mode != "geo":
-                    bound = applied(path, t, k)
-                    if bound is not None:
-                        low, high = bound
-                        out["others"].append(
-                            sum((low[o] + high[o]) / 2.0 - s[o] for o in range(len(counts)) if o != t)
-                        )
-    return out
+    counts = [
+        np.round(-np.array([r[2] for r in steps]) / unit, 0) for steps in reads
+    ]  # [trainer][step, server, trainer]
+    own, others = [], []
+    for server in range(counts[0].shape[1]):
+        at = [c[:, server] for c in counts]
+        path = np.array(sorted((tuple(row) for rows in at for row in rows), key=sum))
+        for t, rows in enumerate(at):
+            rest = [o for o in range(len(at)) if o != t]
+            for k in range(warm, len(rows) - len(SLOW)):
+                own.append(float(k - rows[k, t]))
+                if mode == "geo":
+                    there = [bisect.bisect_right([r[1] for r in reads[o]], reads[t][k][0]) for o in rest]
+                else:
+                    there = applied(path, t, k, in_rounds=unit < 1)[rest]
+                others.append(float(np.sum(there) - rows[k, rest].sum()))
+    return dict(own=own, others=others, unit=unit)
 
 
-def applied(path, t, k):
-    """The last counts without step k of trainer t and the first with it; None when no read came after it."""
-    low, high = None, None
-    for c in path:
-        if c[t] <= k:
-            low = c
-        elif high is None:
-            high = c
-    if high is None:
-        return None
-    return (low or tuple(0 for _ in high)), high
+def applied(path, t, k, in_rounds):
+    """The counts at which step k of trainer t was applied."""
+    before, after = path[path[:, t] <= k], path[path[:, t] > k]
+    if in_rounds:
+        return before[-1]
+    return (before[-1] + after[0]) / 2.0
 
 
 def unit_of(reads):
     """What one step takes off its trainer's count: 1, or 1/trainers where the server averages.
 
-    Merged steps that count less than their sum make another number; then `own` is no exact count of steps.
+    Another number says that merged steps count for less than their sum; `own` is then no exact number of steps.
     """
-    last = np.mean([-r[-1][0, t] / (len(r) - 1) for t, r in enumerate(reads)])
+    last = float(np.mean([-steps[-1][2][0][t] / (len(steps) - 1) for t, steps in enumerate(reads)]))
     for unit in (1.0, 1.0 / len(reads)):
         if abs(last - unit) < 0.1 * unit:
             return unit
-    return float(last)
+    return last
 
 
 def summary(values):
-    if not values:
-        return "-"
     v = np.array(values)
     return "mean %6.2f  p50 %5.1f  p95 %5.1f  max %5.1f" % (v.mean(), np.median(v), np.percentile(v, 95), v.max())
 
 
 def histogram(values, width=40):
-    """One line per staleness, the long tail in powers of two."""
-    edges = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 1 << 30]
-    v = np.array(values)
-    lines, total = [], float(len(v))
-    for low, high in zip([-(1 << 30)] + edges, edges):
-        n = int(((v >= low) & (v < high)).sum())
+    """A line for each bin that is not empty."""
+    lines = []
+    for low, high in zip([None] + EDGES, EDGES + [None]):
+        n = sum((low is None or v >= low) and (high is None or v < high) for v in values)
         if not n:
             continue
-        label = "over 255" if low == 256 else "<0" if low < 0 else str(low) if high == low + 1 else "%d-%d" % (low, high - 1)
-        lines.append("      %8s %5.1f %% %s" % (label, 100 * n / total, "#" * int(round(width * n / total))))
+        share = n / float(len(values))
+        label = "below 0" if low is None else "%d or more" % low if high is None else str(low)
+        if low is not None and high is not None and high > low + 1:
+            label = "%d-%d" % (low, high - 1)
+        lines.append("      %11s %5.1f %% %s" % (label, 100 * share, "#" * int(round(width * share))))
     return "\n".join(lines)
 
 
 # ------------------------------------------------------------------- driver
+def measure(a, column, model, mode) -> Dict[str, Any]:
+    """The result of `analyse` with the milliseconds of a step, or dict(failed, error)."""
+    steps = a.steps or STEPS[model]
+    result = jobs.run(column, "staleness.py", a, mode, ["--model", model, "--steps", str(steps)], a.logs)
+    if "failed" not in result:
+        reads = [r["reads"] for r in result["trainers"]]
+        found = analyse(reads, mode, WARMUP[model])
+        span = max(r[-1 - len(SLOW)][1] for r in reads) - min(r[WARMUP[model]][0] for r in reads)
+        result = dict(found, step_ms=1000 * span / steps)
+    if a.out:
+        with open(a.out, "a") as f:
+            f.write(json.dumps(dict(result, python=column["name"], model=model, mode=mode, probe="staleness")) + "\n")
+    return result
+
+
+def brief(found):
+    """One line, for time_to_loss.py."""
+    if "failed" in found:
+        return "staleness: failed: %s %s" % (found["failed"], found["error"])
+    return "staleness: own %s; others %s" % (summary(found["own"]), summary(found["others"]))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs.child_arguments(p)
     p.add_argument("--python", action="append", default=[])
-    p.add_argument("--work", nargs="+", default=["tiny"], help="tiny | dense (20 MB of parameters) | idle (sleeps)")
+    p.add_argument("--models", nargs="+", default=["none"], choices=sorted(STEPS))
     p.add_argument("--steps", type=int)
     p.add_argument("--logs", help="keep the logs in this directory")
     p.add_argument("--out", help="append every result to this JSON-lines file")
+    p.add_argument("--model", help=argparse.SUPPRESS)
     p.add_argument("modes", nargs="*")
     a = p.parse_args()
     if a.role:
-        a.work = a.work[0]
         return child(a)
-    for spec in a.python or [sys.executable]:
-        for work in a.work:
-            for mode in a.modes or jobs.MODES:
-                measure(a, jobs.column(spec), work, mode)
+    for model in a.models:
+        for mode in a.modes or jobs.MODES:
+            for spec in a.python or [sys.executable]:
+                found = measure(a, jobs.column(spec), model, mode)
+                print("%s: model %s, %s, %d servers, %d trainers" % (spec, model, mode, a.pservers, a.trainers))
+                show(found)
 
 
-def measure(a, column, work, mode):
-    steps = a.steps or STEPS[work]
-    extra = ["--work", work, "--steps", str(steps)]
-    result = jobs.run(column, "staleness.py", a, mode, extra, a.logs)
-    print("%s  work %s  mode %s  %d servers, %d trainers" % (column["name"], work, mode, a.pservers, a.trainers))
-    if "failed" in result:
-        print("    failed: %s %s" % (result["failed"], result["error"]))
+def show(found):
+    if "failed" in found:
+        print("    failed: %s %s" % (found["failed"], found["error"]))
         return
-    found = analyse(result["trainers"], mode, WARMUP[work])
-    t = [r["reads"] for r in result["trainers"]]
-    seconds = max(r[-1 - len(SLOW)][1] for r in t) - min(r[WARMUP[work]][0] for r in t)
-    print("    %.2f ms per step and trainer; a step takes %g off its count" % (1000 * seconds / steps, found["unit"]))
-    for key in ("own", "others", "behind"):
-        print("    %-7s %s" % (key, summary(found[key])))
-        if found[key]:
-            print(histogram(found[key]))
+    print("    a step takes %.2f ms, and %g off its count" % (found["step_ms"], found["unit"]))
+    for key in ("own", "others"):
+        print("    %-7s %s\n%s" % (key, summary(found[key]), histogram(found[key])))
     sys.stdout.flush()
-    if a.out:
-        with open(a.out, "a") as f:
-            f.write(json.dumps(dict(found, python=column["name"], work=work, mode=mode, seconds=seconds)) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import json
 import os
 import sys
 import time
+from typing import Any, Dict
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def child(a):
     trainer.close()
 
 
-def train(a, trainer, loss, feed, evaluate):
+def train(a, trainer, loss, feed, evaluate) -> Dict[str, Any]:
     """dict(first, ends, losses): clock of the first step, of all later ones, and [clock, steps, loss] of evaluations."""
     first = [time.time()]
     trainer.run(feed(0), [loss])
@@ -119,8 +120,8 @@ def set_parameters(scope, shapes, servers, place):
             continue
         for number in [None] + list(range(servers)):
             var = scope.find_var(name if number is None else "%s.block%d" % (name, number))
-            held = None if var is None else values(var)
-            if held is None or held.shape[1:] != tuple(shape[1:]):
+            held = values(var)
+            if var is None or held is None or held.shape[1:] != tuple(shape[1:]):
                 continue
             first = slice_begin(number, held.shape[0], shape[0], servers)
             wanted = common.init_array(name, shape)[first : first + held.shape[0]]
@@ -137,6 +138,8 @@ def slice_begin(number, height, total, servers):
 
 def values(var):
     """The array of a scope variable; None where a trainer only knows the name of what servers hold."""
+    if var is None:
+        return None
     try:
         array = np.array(var.get_tensor())
     except Exception:  # each implementation has an error of its own for a tensor without a value
@@ -201,6 +204,7 @@ def arguments():
     p.add_argument("--rates", action="store_true", help="search the largest learning rate instead of timing")
     p.add_argument("--staleness", action="store_true", help="measure the staleness of every mode on the model, too")
     p.add_argument("--plot", help="write the curves of the first round to this SVG file")
+    p.add_argument("--steps", type=int, help="of the staleness probe")
     p.add_argument("--logs", help="keep the logs in this directory")
     p.add_argument("--out", help="append every result to this JSON-lines file")
     p.add_argument("--model", help=argparse.SUPPRESS)
@@ -245,8 +249,8 @@ def compare(a, columns, model, mode):
         if failed[i]:
             print("    [%d] failed: %s" % (i + 1, failed[i]))
     if a.staleness and mode != "local":
-        for column in columns:
-            print("    " + staleness.brief(a, column, model, mode))
+        for i, column in enumerate(columns):
+            print("    [%d] " % (i + 1) + staleness.brief(staleness.measure(a, column, model, mode)))
     sys.stdout.flush()
     return [r[0]["curve"] if r else [] for r in rows]
 
