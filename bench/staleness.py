@@ -77,7 +77,7 @@ def child(a):
     if a.mode == "geo":
         loss = add_table(fluid, loss)
         feed["ids"] = np.arange(a.id, a.id + 4, dtype="int64").reshape(4, 1)
-    model, net = None, None
+    model, net = None, {}
     if a.model != "none":
         model = importlib.import_module(a.model)
         net = model.build(fluid)
