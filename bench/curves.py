@@ -2,7 +2,7 @@
 
 import math
 
-WIDTH, HEIGHT, MARGIN = 190, 130, 34
+WIDTH, HEIGHT, MARGIN = 190, 130, 48
 COLORS = ("#c0392b", "#2471a3", "#1e8449", "#7d3c98")
 
 

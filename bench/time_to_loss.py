@@ -20,7 +20,6 @@ target, or not a number, although smaller rates reach it.
 import argparse
 import importlib
 import json
-import os
 import sys
 import time
 from typing import Any, Dict
@@ -74,8 +73,16 @@ def child(a):
     ps.barrier(a, "ready", a.trainers)
     result = train(a, trainer, net["loss"], lambda i: to_feed(context, batches[i]), evaluate)
     ps.barrier(a, "done", a.trainers)
-    jobs.report(a, first_loss=first_loss, start_s=result["first"][0] - begin, samples=model.BATCH, **result)
+    jobs.report(
+        a, system=system(), first_loss=first_loss, start_s=result["first"][0] - begin, samples=model.BATCH, **result
+    )
     trainer.close()
+
+
+def system():
+    import paddle
+
+    return "refluid" if "refluid" in sys.modules else "Fluid " + paddle.__version__
 
 
 def train(a, trainer, loss, feed, evaluate) -> Dict[str, Any]:
@@ -157,6 +164,7 @@ def summary(result, model):
     ends = [e for t in result["trainers"] for e in t["ends"]]
     samples = lead["samples"]
     out = dict(
+        system=lead["system"],
         first_loss=lead["first_loss"],
         final_loss=lead["losses"][-1][2],
         first_step_s=max(t["first"][1] - t["first"][0] for t in result["trainers"]),
@@ -227,7 +235,7 @@ def job(a, column, model, mode, factor):
 
 
 def compare(a, columns, model, mode):
-    """Prints one line; returns the curves of the first round."""
+    """Prints a line; returns (system, curve of the first round) of each column."""
     rows, failed = [[] for _ in columns], [""] * len(columns)
     for _ in range(a.rounds):
         for i, column in enumerate(columns):
@@ -252,7 +260,7 @@ def compare(a, columns, model, mode):
         for i, column in enumerate(columns):
             print("    [%d] " % (i + 1) + staleness.brief(staleness.measure(a, column, model, mode)))
     sys.stdout.flush()
-    return [r[0]["curve"] if r else [] for r in rows]
+    return [(r[0]["system"], r[0]["curve"]) if r else (None, []) for r in rows]
 
 
 def largest_rates(a, columns, model, mode):
@@ -273,17 +281,19 @@ def main():
     columns = [jobs.column(spec) for spec in a.python or [sys.executable]]
     for i, column in enumerate(columns):
         print("[%d] %s" % (i + 1, column["name"]))
-    panels = []
+    panels, names = [], [column["name"] for column in columns]
     for model in a.models:
         print("%s: target %g on held-back data, learning rate %g" % (model, TARGET[model], ps.RATE[model] * a.factor))
         for mode in a.modes:
             if a.rates:
                 largest_rates(a, columns, model, mode)
-            else:
-                panels.append(("%s, %s" % (model, mode), TARGET[model], compare(a, columns, model, mode)))
+                continue
+            found = compare(a, columns, model, mode)
+            names = [name or old for (name, _), old in zip(found, names)]
+            panels.append(("%s, %s" % (model, mode), TARGET[model], [curve for _, curve in found]))
     if a.plot and panels:
         with open(a.plot, "w") as f:
-            f.write(curves.svg(panels, [os.path.basename(c["name"]) for c in columns], per_row=len(a.modes)))
+            f.write(curves.svg(panels, names, per_row=len(a.modes)))
 
 
 if __name__ == "__main__":
