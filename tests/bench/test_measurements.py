@@ -82,18 +82,18 @@ def test_the_histogram_puts_every_step_in_one_bin(bench):
 
 def job(losses):
     """Two trainers of three steps; trainer 0 evaluates after each, one second apart."""
-    lead = dict(
-        system="refluid",
-        start=10.0,
-        first=[8.0, 9.0],
-        ends=[11.0, 12.0, 13.0],
-        losses=[(11.0 + i, 2 + i, loss) for i, loss in enumerate(losses)],
-        evaluating=[0.1] * 3,
-        first_loss=4.0,
-        start_s=1.0,
-        samples=20,
-    )
-    return dict(trainers=[lead, dict(lead, start=10.5, ends=[11.5, 12.5, 13.5])], note="")
+    lead = {
+        "system": "refluid",
+        "start": 10.0,
+        "first": [8.0, 9.0],
+        "ends": [11.0, 12.0, 13.0],
+        "losses": [(11.0 + i, 2 + i, loss) for i, loss in enumerate(losses)],
+        "evaluating": [0.1] * 3,
+        "first_loss": 4.0,
+        "start_s": 1.0,
+        "samples": 20,
+    }
+    return {"trainers": [lead, dict(lead, start=10.5, ends=[11.5, 12.5, 13.5])], "note": ""}
 
 
 def test_time_to_loss_counts_the_samples_of_all_trainers_until_the_target(bench):
