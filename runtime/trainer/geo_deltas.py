@@ -2,9 +2,9 @@
 
 Every k steps a trainer sends its own changes, divided by the number of trainers, and receives those of the others.
 
-In a program with sparse tables this is done as in Fluid, see `Snapshot`: a trainer keeps its own changes whole, adds the
-others' shares, and sends the rest of its own with the next exchanges, so that in the end the changes of all are added.
-In a dense program Fluid exchanges nothing, and every trainer learns alone. There trainers average what they have learned,
+In a program with sparse tables this is done as in Fluid, see `Snapshot`: a trainer keeps its own changes whole, adds
+the others' shares, and sends the rest of its own with the next exchanges; in the end the changes of all are added. In a
+dense program Fluid exchanges nothing, and every trainer learns alone. There trainers average what they have learned,
 see `Average`: a step changes every element, so what each has learned by itself, added up, would overshoot.
 """
 
