@@ -1,10 +1,8 @@
 """The six models of the comparison, their usual learning rates, and learnable data for them.
 
-Real Fluid (Python 3.7) imports this file too. Everything follows from the seed: initial values, the law behind the data,
-the batches and the held-back set are the same on both systems. Labels are noisy, so no model can reach a loss of zero.
+Real Fluid (Python 3.7) imports this file too. Everything follows from the seed: initial values, the law behind the
+data, the batches and the held-back set are the same on both systems. Labels are noisy, so no loss can reach zero.
 """
-
-from collections import OrderedDict
 
 import numpy as np
 
@@ -14,7 +12,7 @@ BATCH, HELD_BACK = 32, 512
 TRAINERS = 2
 
 
-class Model(object):
+class Model:
     """A model: how to draw ``count`` samples under a seed's law, and how to build its loss."""
 
     def __init__(self, rate, law, draw, build):
@@ -44,9 +42,8 @@ def squared(predicted, label):
     return fluid.layers.mean(fluid.layers.square_error_cost(predicted, label))
 
 
-# ------------------------------------------------------------------------------------------------------- regressions
-def regression(width, scale, noise):
-    """Samples of a smooth function of ``width`` inputs, with noise."""
+def regression(width, scale, noise=0.3):
+    """A smooth function of ``width`` inputs, and samples of it with noise."""
 
     def law(rng):
         return rng.randn(width, 3) / np.sqrt(width)
@@ -55,7 +52,7 @@ def regression(width, scale, noise):
         x = rng.randn(count, width)
         inner = x.dot(law)
         y = inner[:, 0] + 0.5 * np.tanh(inner[:, 1]) + 0.3 * np.abs(inner[:, 2]) + noise * rng.randn(count)
-        return OrderedDict([("x", scale * x), ("label", y[:, None])])
+        return {"x": scale * x, "label": y[:, None]}
 
     return law, draw
 
@@ -81,7 +78,6 @@ def relu(seed):
     return squared(fc(hidden, 1, "out", seed), label)
 
 
-# --------------------------------------------------------------------------------------------------- classifications
 CLASSES, FEATURES = 10, 20
 
 
@@ -91,7 +87,7 @@ def class_centres(rng):
 
 def draw_classes(rng, centres, count):
     label = rng.randint(0, CLASSES, count)
-    return OrderedDict([("x", centres[label] + 1.5 * rng.randn(count, FEATURES)), ("label", label[:, None])])
+    return {"x": centres[label] + 1.5 * rng.randn(count, FEATURES), "label": label[:, None]}
 
 
 def cross_entropy(predicted, label):
@@ -104,7 +100,6 @@ def softmax(seed):
     return cross_entropy(fc(x, CLASSES, "out", seed), label)
 
 
-# ---------------------------------------------------------------------------------------------------- sparse tables
 ROWS, SLOTS, WORDS, CONTEXT = 300, 6, 50, 4
 
 
@@ -116,7 +111,7 @@ def draw_clicks(rng, scores, count):
     """Six features per sample, common ones more often than rare ones, and whether it was clicked."""
     ids = np.minimum(rng.zipf(1.3, (count, SLOTS)) - 1 + np.arange(SLOTS) * 7, ROWS - 1)
     chance = 1 / (1 + np.exp(-1.5 * scores[ids].sum(1)))
-    return OrderedDict([("ids", ids), ("label", (rng.rand(count) < chance)[:, None])])
+    return {"ids": ids, "label": (rng.rand(count) < chance)[:, None]}
 
 
 def embedding(seed):
@@ -137,7 +132,7 @@ def draw_sentences(rng, favourites, count):
     for _ in range(CONTEXT):
         liked = favourites[words[-1], rng.randint(0, 3, count)]
         words.append(np.where(rng.rand(count) < 0.8, liked, rng.randint(0, WORDS, count)))
-    return OrderedDict([("ids", np.stack(words[:-1], 1)), ("label", words[-1][:, None])])
+    return {"ids": np.stack(words[:-1], 1), "label": words[-1][:, None]}
 
 
 def word2vec(seed):
@@ -148,16 +143,15 @@ def word2vec(seed):
     return cross_entropy(fc(hidden, WORDS, "out", seed), label)
 
 
-MODELS = OrderedDict(
-    [
-        ("linear", Model(0.1, *regression(13, 1.0, 0.3) + (linear,))),
-        ("tanh", Model(0.1, *regression(100, 0.3, 0.3) + (tanh,))),
-        ("relu", Model(0.05, *regression(32, 1.0, 0.3) + (relu,))),
-        ("softmax", Model(0.3, class_centres, draw_classes, softmax)),
-        ("embedding", Model(0.5, row_scores, draw_clicks, embedding)),
-        ("word2vec", Model(1.0, favourites, draw_sentences, word2vec)),
-    ]
-)
+# name: usual learning rate, law behind the data, samples, network
+MODELS = {
+    "linear": Model(0.1, *regression(13, scale=1.0), linear),
+    "tanh": Model(0.1, *regression(100, scale=0.3), tanh),
+    "relu": Model(0.05, *regression(32, scale=1.0), relu),
+    "softmax": Model(0.3, class_centres, draw_classes, softmax),
+    "embedding": Model(0.5, row_scores, draw_clicks, embedding),
+    "word2vec": Model(1.0, favourites, draw_sentences, word2vec),
+}
 DTYPES = {"x": "float32", "ids": "int64"}
 
 

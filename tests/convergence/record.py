@@ -21,11 +21,12 @@ from contextlib import closing
 
 import numpy as np
 
+os.environ.setdefault("FLAGS_initial_cpu_memory_in_mb", "16")  # or every process begins by filling 500 MB
 import models
 import train
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "real_fluid.npz")
-MODES = ["local", "local_each", "tsync", "tasync", "async", "half_async", "geo", "geo100"]
+MODES = ["local", "local_each", "tasync", "async", "half_async", "geo", "geo100", "tsync"]
 RATES = [0.1, 1 / 3.0, 1.0, 3.0]
 SEEDS = 5
 TIMEOUT = 30.0
@@ -38,13 +39,13 @@ def start(case, role, number):
         return pid
     code = 1
     try:
-        log = os.open(os.path.join(case["folder"], "%s%d.log" % (role, number)), os.O_CREAT | os.O_WRONLY)
+        log = os.open(os.path.join(case["folder"], f"{role}{number}.log"), os.O_CREAT | os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
         found = train.run(case, role, number)
-        np.savez(os.path.join(case["folder"], "%s%d.npz" % (role, number)), **found)
+        np.savez(os.path.join(case["folder"], f"{role}{number}.npz"), **found)
         code = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it is, this fork must not go on as the recorder
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -79,7 +80,7 @@ def play(case):
         os.waitpid(pid, 0)
     try:
         return [dict(np.load(os.path.join(case["folder"], role + ".npz"))) for role in roles]
-    except IOError:
+    except OSError:
         show_logs(case["folder"])
         return None
     finally:
@@ -97,14 +98,14 @@ def free_endpoints(count):
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
-    endpoints = ["127.0.0.1:%d" % each.getsockname()[1] for each in sockets]
+    endpoints = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
     for each in sockets:
         each.close()
     return endpoints
 
 
 def record(case):
-    """First and last held-back loss, and the mean training losses of every tenth of the steps."""
+    """First and last held-back loss, and the mean training losses of every twentieth of the steps."""
     for attempt in range(2):
         found = play(case)
         if found is not None:
@@ -122,7 +123,9 @@ def main():
     parser.add_argument("--again", action="store_true", help="also what is recorded already")
     chosen = parser.parse_args()
     recorded = dict(np.load(DATA)) if os.path.exists(DATA) else {}
-    wanted = itertools.product(range(chosen.seeds), chosen.modes.split(","), chosen.models.split(","), range(len(RATES)))
+    wanted = itertools.product(
+        range(chosen.seeds), chosen.modes.split(","), chosen.models.split(","), range(len(RATES))
+    )
     for seed, mode, model, rate in wanted:
         key = "%s/%s" % (model, mode)
         table = recorded.setdefault(key, np.full((len(RATES), SEEDS, 22), np.inf, "float32"))
@@ -130,9 +133,9 @@ def main():
             continue
         begin = time.time()
         table[rate, seed] = record({"model": model, "mode": mode, "rate": RATES[rate], "seed": seed})
+        first, last = table[rate, seed, :2]
         took = time.time() - begin
-        print("%-9s %-10s %.2f %d %9.4f %9.4f  %.1fs" % ((model, mode, RATES[rate], seed) + tuple(table[rate, seed, :2]) + (took,)))
-        sys.stdout.flush()
+        print(f"{model:9} {mode:10} {RATES[rate]:.2f} {seed} {first:9.4f} {last:9.4f}  {took:.1f}s", flush=True)
         np.savez_compressed(DATA, **recorded)
 
 

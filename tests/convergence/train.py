@@ -10,16 +10,17 @@ see record.py. Modes:
     tsync, tasync             DistributeTranspiler, with and without sync_mode
     async, half_async, geo    Fleet; geo exchanges every 20 steps, geo100 every 100 (the default)
 
-Each trainer takes its own batches of 32. When both have taken all steps, trainer 0 reads the parameters from the servers
-until they no longer change, and computes the loss of the held-back set from these values, so what counts is what the
-servers have learned.
+Each trainer takes its own batches of 32. When both have taken all steps, trainer 0 reads the parameters from the servers,
+until they no longer change, and computes the loss of the held-back set: what counts is what servers have learned. In GEO
+mode it takes its own parameters: a trainer keeps the model there, and real Fluid's servers learn nothing of a model
+without sparse tables (1.8.5; its trainers then train alone).
 """
 
 import json
-import os
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -27,8 +28,8 @@ import paddle.fluid as fluid
 from paddle.fluid.incubate.fleet.base import role_maker
 from paddle.fluid.incubate.fleet.parameter_server import distribute_transpiler
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import models  # noqa: E402 - real Fluid's Python finds it beside this file only
+sys.path.insert(0, str(Path(__file__).parent))
+import models
 
 STEPS = 200
 PUSH = {"geo": 20, "geo100": 100}
@@ -67,16 +68,15 @@ def meet(case, role, number, point):
     """Waits until both trainers are at this point: by files, not by what is compared."""
     if role == "local":
         return
-    open(os.path.join(case["folder"], "%s.%d" % (point, number)), "w").close()
-    others = [os.path.join(case["folder"], "%s.%d" % (point, other)) for other in range(models.TRAINERS)]
+    all_of_them = [Path(case["folder"]) / f"{point}.{trainer}" for trainer in range(models.TRAINERS)]
+    all_of_them[number].touch()
     end = time.time() + PATIENCE
-    while not all(os.path.exists(path) for path in others):
-        assert time.time() < end, "a trainer never came to %s" % point
+    while not all(path.exists() for path in all_of_them):
+        assert time.time() < end, f"a trainer never came to {point}"
         time.sleep(0.002)
 
 
-# --------------------------------------------------------------------------------------------------------- kinds of jobs
-class Local(object):
+class Local:
     """Training in one process."""
 
     def __init__(self, case, role, number, sgd, loss):
@@ -88,8 +88,11 @@ class Local(object):
     def share(self, feeds, number):
         """Batches in the order in which they are taken."""
         if self.case["mode"] == "local_each":
-            return [feed for step in zip(*feeds) for feed in step]
-        return [{key: np.concatenate([feed[key] for feed in step]) for key in step[0]} for step in zip(*feeds)]
+            return [each[step] for step in range(len(feeds[0])) for each in feeds]
+        return [
+            {key: np.concatenate([each[step][key] for each in feeds]) for key in feed}
+            for step, feed in enumerate(feeds[0])
+        ]
 
     def start(self):
         self.exe.run(self.startup)
@@ -109,7 +112,7 @@ class TranspilerJob(Local):
     """DistributeTranspiler, used directly."""
 
     def __init__(self, case, role, number, sgd, loss):
-        super(TranspilerJob, self).__init__(case, role, number, sgd, loss)
+        super().__init__(case, role, number, sgd, loss)
         self.transpiler = fluid.DistributeTranspiler(config(case["mode"]))
         self.endpoint = case["endpoints"][number] if role == "server" else ""
         self.transpiler.transpile(
@@ -134,7 +137,7 @@ class TranspilerJob(Local):
     def read(self, names):
         """The parameters as servers hold them, once two reads agree: nothing is under way any more."""
         if self.case["mode"] in PUSH:
-            return super(TranspilerJob, self).read(names)
+            return super().read(names)
         if is_refluid():
             read = read_by_saving
         else:
@@ -206,8 +209,7 @@ def config(mode):
     return config
 
 
-# ------------------------------------------------------------------------------------------------------------ evaluation
-class HeldBack(object):
+class HeldBack:
     """The model apart from its training, first with initial values."""
 
     def __init__(self, forward, startup, loss):
@@ -282,11 +284,10 @@ def is_refluid():
 
 def main():
     role, number, out = sys.argv[1], int(sys.argv[2]), sys.argv[4]
-    with open(sys.argv[3]) as file:
-        cases = json.load(file)
+    cases = json.loads(Path(sys.argv[3]).read_text())
     found = {}
     for i, case in enumerate(cases):
-        found.update({"%d/%s" % (i, name): value for name, value in run(case, role, number).items()})
+        found.update({f"{i}/{name}": value for name, value in run(case, role, number).items()})
     np.savez(out, **found)
 
 
