@@ -123,12 +123,9 @@ def main():
     parser.add_argument("--again", action="store_true", help="also what is recorded already")
     chosen = parser.parse_args()
     recorded = dict(np.load(DATA)) if os.path.exists(DATA) else {}
-    wanted = itertools.product(
-        range(chosen.seeds), chosen.modes.split(","), chosen.models.split(","), range(len(RATES))
-    )
-    for seed, mode, model, rate in wanted:
-        key = "%s/%s" % (model, mode)
-        table = recorded.setdefault(key, np.full((len(RATES), SEEDS, 22), np.inf, "float32"))
+    names = chosen.modes.split(","), chosen.models.split(",")
+    for seed, mode, model, rate in itertools.product(range(chosen.seeds), *names, range(len(RATES))):
+        table = recorded.setdefault(f"{model}/{mode}", np.full((len(RATES), SEEDS, 22), np.inf, "float32"))
         if not chosen.again and not np.isposinf(table[rate, seed, 0]):
             continue
         begin = time.time()

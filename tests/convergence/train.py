@@ -10,10 +10,10 @@ see record.py. Modes:
     tsync, tasync             DistributeTranspiler, with and without sync_mode
     async, half_async, geo    Fleet; geo exchanges every 20 steps, geo100 every 100 (the default)
 
-Each trainer takes its own batches of 32. When both have taken all steps, trainer 0 reads the parameters from the servers,
-until they no longer change, and computes the loss of the held-back set: what counts is what servers have learned. In GEO
-mode it takes its own parameters: a trainer keeps the model there, and real Fluid's servers learn nothing of a model
-without sparse tables (1.8.5; its trainers then train alone).
+Each trainer takes its own batches of 32. When both have taken all steps, trainer 0 reads the parameters from servers
+until they no longer change, and computes the loss of the held-back set: what counts is what servers have learned. In
+GEO mode it is what a trainer would save: the servers' parameters in refluid, its own in real Fluid, whose servers learn
+nothing of a model without sparse tables (1.8.5; its trainers then train alone).
 """
 
 import json
@@ -136,12 +136,7 @@ class TranspilerJob(Local):
 
     def read(self, names):
         """The parameters as servers hold them, once two reads agree: nothing is under way any more."""
-        if self.case["mode"] in PUSH:
-            return super().read(names)
-        if is_refluid():
-            read = read_by_saving
-        else:
-            read = read_after_round if self.case["mode"] == "tsync" else read_by_receiving
+        read = reading(self.case["mode"])
         values, before = read(self, names), {}
         end = time.time() + PATIENCE
         while not before or any(not np.array_equal(before[name], values[name]) for name in names):
@@ -226,8 +221,17 @@ class HeldBack:
         return np.mean(self.exe.run(self.forward, feed=feed, fetch_list=[self.fetch], scope=self.scope)[0])
 
 
+def reading(mode):
+    """How a trainer reads parameters."""
+    if is_refluid():
+        return read_by_saving
+    if mode in PUSH:
+        return Local.read
+    return read_after_round if mode == "tsync" else read_by_receiving
+
+
 def read_by_saving(job, names):
-    """refluid: saving asks the servers."""
+    """refluid: saving reads from servers."""
     folder = tempfile.mkdtemp(dir=job.case["folder"])
     program = fluid.default_main_program()
     fluid.io.save_params(job.exe, folder, program)
@@ -238,7 +242,7 @@ def read_by_saving(job, names):
 
 
 def read_by_receiving(job, names):
-    """Real Fluid saves a trainer's own copies, so receive what the servers hold, outside of any round."""
+    """Real Fluid: receives what servers hold, outside of any round."""
     program, scope = fluid.Program(), fluid.core.Scope()
     held = {each.origin.name: each for each in job.transpiler.vars_overview.distributed_vars}
     for name in names:
