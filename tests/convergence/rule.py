@@ -8,6 +8,7 @@ import numpy as np
 
 RATES = [0.1, 1 / 3, 1.0, 3.0]
 SEEDS = 5
+MODELS = ["linear", "tanh", "relu", "softmax", "embedding", "word2vec"]
 MODES = ["local", "local_each", "tsync", "tasync", "async", "half_async", "geo", "geo100"]
 # A round of sync and of GEO training averages both trainers; other modes apply what each of them sends.
 LOCAL = {"local": "local", "tsync": "local", "geo": "local", "geo100": "local"}
