@@ -53,9 +53,13 @@ def local(model, mode, rate, seeds=SEEDS):
 
 
 def verdict(model, mode, rate, ours):
-    """What is wrong with ``ours``; nothing if it is as good as it must be."""
+    """What is wrong with refluid's losses; nothing if they are as good as they must be."""
     seeds = len(ours.last)
-    real, alone = real_fluid(model, mode, rate, seeds), local(model, mode, rate, seeds)
+    return judge(ours, real_fluid(model, mode, rate, seeds), local(model, mode, rate, seeds))
+
+
+def judge(ours, real, alone):
+    """What is wrong with ``ours``, given the losses of real Fluid in the same mode and of training in one process."""
     if not real.converge:
         return ""
     if not ours.converge:
