@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from refluid.ir.modes import Mode
@@ -77,10 +78,12 @@ class StartupExchange(TrainerExchange):
         replies = session.exchange(START, pack((), self.pulls))
         session.use(replies)
         values = {variable.name: join(variable, replies) for variable in plan.pulls}
-        if plan.job.mode is Mode.GEO:
-            trained = values.keys() - session.kept
-            session.started_with = {name: np.array(values[name]) for name in trained}
-        return {name: to_device(value, self._device) for name, value in values.items()}
+        if plan.job.mode is not Mode.GEO:
+            return {name: to_device(value, self._device) for name, value in values.items()}
+        trained = values.keys() - session.kept
+        session.started_with = {name: np.array(values[name]) for name in trained}
+        # Steps write these themselves: what they begin with is as they leave it, or they would be compiled twice.
+        return {name: jax.device_put(value, self._device) for name, value in values.items()}
 
 
 class PushPull(TrainerExchange):

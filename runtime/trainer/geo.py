@@ -16,7 +16,7 @@ from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.geo_deltas import Average, Snapshot, missing_shares
 from refluid.runtime.trainer.pacing import max_lead
-from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, Versions, join, pack, to_device
+from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, Versions, join, pack
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
 
@@ -87,9 +87,9 @@ class GeoExchange(TrainerExchange):
     def _merge(self, variable: SlicedVariable, value: Any, replies: Replies, missing: float) -> Any:
         snapshot = self._snapshots[variable.name]
         if isinstance(snapshot, Average):
-            return to_device(snapshot.merge(np.asarray(value), join(variable, replies), missing), self._device)
+            return jax.device_put(snapshot.merge(np.asarray(value), join(variable, replies), missing), self._device)
         if variable.name not in self._touched:
-            return to_device(snapshot.merge(np.asarray(value), join(variable, replies)), self._device)
+            return jax.device_put(snapshot.merge(np.asarray(value), join(variable, replies)), self._device)
         for part in variable.slices:
             received = replies[part.endpoint][part.name]
             assert isinstance(received, Rows)
