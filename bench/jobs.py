@@ -8,7 +8,9 @@ trainer handed to `report`.
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from typing import Any, Dict
@@ -148,6 +150,11 @@ def child_arguments(parser):
     parser.add_argument("--pservers", type=int, default=2)
     parser.add_argument("--push", type=int, default=20, help="steps between two pushes of GEO")
     parser.add_argument("--timeout", type=float, default=200)
+
+
+def stop_children_when_terminated():
+    """A driver that is terminated leaves through `finally`, which stops its servers and trainers."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def run(column, script, a, mode, extra, logs=None) -> Dict[str, Any]:

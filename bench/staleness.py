@@ -204,6 +204,7 @@ def main():
     a = p.parse_args()
     if a.role:
         return child(a)
+    jobs.stop_children_when_terminated()
     for model in a.models:
         for mode in a.modes or jobs.MODES:
             for spec in a.python or [sys.executable]:

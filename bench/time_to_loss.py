@@ -278,6 +278,7 @@ def main():
     a = arguments()
     if a.role:
         return child(a)
+    jobs.stop_children_when_terminated()
     columns = [jobs.column(spec) for spec in a.python or [sys.executable]]
     for i, column in enumerate(columns):
         print("[%d] %s" % (i + 1, column["name"]))
