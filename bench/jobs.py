@@ -5,6 +5,7 @@ processes, under real Fluid (Python 3.7) and refluid alike; `run` starts them, u
 trainer handed to `report`.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -150,6 +151,18 @@ def child_arguments(parser):
     parser.add_argument("--pservers", type=int, default=2)
     parser.add_argument("--push", type=int, default=20, help="steps between two pushes of GEO")
     parser.add_argument("--timeout", type=float, default=200)
+
+
+def names(known):
+    """The type of an argument that lists some of the `known` names, separated by commas."""
+
+    def split(text):
+        unknown = set(text.split(",")) - set(known)
+        if unknown:
+            raise argparse.ArgumentTypeError("unknown: %s; known: %s" % (", ".join(unknown), ", ".join(known)))
+        return text.split(",")
+
+    return split
 
 
 def stop_children_when_terminated():

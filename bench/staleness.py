@@ -1,6 +1,6 @@
 """Measures staleness from outside: which updates a step has seen, and which were applied before its own gradient was.
 
-  python staleness.py --python PY1 --python PY2 [--models none fit_a_line wide_mlp ctr_dnn] [mode ...]
+  python staleness.py --python PY1 --python PY2 [--models none,fit_a_line,wide_mlp,ctr_dnn] [mode ...]
 
 The probe is a program whose gradient is constant. Each server holds one parameter with an element per trainer; the
 loss of trainer t is the sum of its own elements, and SGD with rate 1 takes 1 off element t at every step of trainer t.
@@ -195,7 +195,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs.child_arguments(p)
     p.add_argument("--python", action="append", default=[])
-    p.add_argument("--models", nargs="+", default=["none"], choices=sorted(STEPS))
+    p.add_argument("--models", default=["none"], type=jobs.names(STEPS), help="separated by commas")
     p.add_argument("--steps", type=int)
     p.add_argument("--logs", help="keep the logs in this directory")
     p.add_argument("--out", help="append every result to this JSON-lines file")

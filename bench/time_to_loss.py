@@ -1,6 +1,6 @@
 """Time to loss: how long each mode trains until the loss on held-back data reaches a target.
 
-  python time_to_loss.py --python PY1 --python PY2 [--rounds 3] [--models ...] [--plot curves.svg] [mode ...]
+  python time_to_loss.py --python PY1 --python PY2 [--rounds 3] [--models A,B] [--plot curves.svg] [mode ...]
   python time_to_loss.py --python PY1 --python PY2 --rates [mode ...]
 
 PY is an interpreter with `paddle.fluid`, with environment settings before it if needed, as in run.py. Modes: local and
@@ -207,7 +207,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs.child_arguments(p)
     p.add_argument("--python", action="append", default=[])
-    p.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
+    p.add_argument("--models", default=MODELS, type=jobs.names(MODELS), help="separated by commas")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--rates", action="store_true", help="search the largest learning rate instead of timing")
     p.add_argument("--staleness", action="store_true", help="measure the staleness of every mode on the model, too")
