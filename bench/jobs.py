@@ -195,6 +195,9 @@ def run(column, script, a, mode, extra, logs=None) -> Dict[str, Any]:
                 env=env,
             )
         note = _wait(processes, a.timeout)
+    except BaseException:
+        shutil.rmtree(sync_dir, ignore_errors=True)
+        raise
     finally:
         _stop(processes.values())
     results = []
