@@ -40,9 +40,9 @@ def test_sizes_are_used_again_together():
 
 def test_smaller_sizes_are_made_for_most_batches_when_some_are_known():
     buckets, rng = Buckets(), np.random.default_rng(0)
-    rows = [buckets.fit({"x": tensor([1000, *rng.integers(200, 500, 1)])})["x"].shape[0] for _ in range(120)]
-    assert set(rows[:68]) == {rows[0]}
-    assert sum(size < rows[0] for size in rows[68:]) > 36
+    rows = [buckets.fit({"x": tensor([1000, *rng.integers(200, 500, 1)])})["x"].shape[0] for _ in range(180)]
+    assert set(rows[:128]) == {rows[0]}
+    assert sum(size < rows[0] for size in rows[128:]) > 36
     assert len(set(rows)) == 2
 
 

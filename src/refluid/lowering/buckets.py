@@ -25,9 +25,9 @@ _ROOM = 1.125  # a new bucket for rows is at least this many times larger than t
 _WASTE = {"rows": 1.5, "longest": 2.0, "sequences": 2.0}  # how many times too large a bucket may be
 _SETS, _BATCHES = 3, 64  # free sets of sizes; each further one needs twice as many batches
 _ALIKE = 2.5  # feeds whose largest sizes are within this factor of each other share them in sets that hold everything
-# After _TRIAL batches, sizes that fit _MOST of them are added if they save a tenth of the rows. Few enough to pay off
-# in a run of minutes, many enough that short runs do not compile again for nothing; tuned on the benchmarks' lengths.
-_TRIAL, _MOST, _WORTH = 68, 0.9, 0.9
+# After _TRIAL batches, sizes that fit _MOST of them are added if they save a tenth of the rows. A run that has come so
+# far mostly goes on for long enough to pay for another compilation, and a short one does not compile for nothing.
+_TRIAL, _MOST, _WORTH = 128, 0.9, 0.9
 _KINDS = ("rows", "longest", "sequences")
 
 
