@@ -72,7 +72,7 @@ def tanh(seed):
 
 
 def relu(seed):
-    x, label = inputs(32)
+    x, label = inputs(13)
     hidden = fc(x, 64, "first", seed, "relu")
     hidden = fc(hidden, 32, "second", seed, "relu")
     return squared(fc(hidden, 1, "out", seed), label)
@@ -147,7 +147,7 @@ def word2vec(seed):
 MODELS = {
     "linear": Model(0.1, *regression(13, scale=1.0), linear),
     "tanh": Model(0.1, *regression(100, scale=0.3), tanh),
-    "relu": Model(0.05, *regression(32, scale=1.0), relu),
+    "relu": Model(0.05, *regression(13, scale=1.0, noise=0.5), relu),
     "softmax": Model(0.3, class_centres, draw_classes, softmax),
     "embedding": Model(0.5, row_scores, draw_clicks, embedding),
     "word2vec": Model(1.0, favourites, draw_sentences, word2vec),

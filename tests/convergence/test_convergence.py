@@ -7,28 +7,31 @@ from cluster.jobs import Jobs
 from convergence.compare import TITLE, losses_of, row
 from convergence.rule import MODELS, Losses, judge, real_fluid, verdict
 
-SEEDS = 3
 DEMANDED = [
     (model, mode, rate)
     for model in MODELS
     for mode in ["tasync", "async", "half_async", "geo"]
     for rate in [1.0, 3.0]
-    if real_fluid(model, mode, rate, SEEDS).converge
+    if real_fluid(model, mode, rate).converge
 ]
 
 
-@pytest.fixture
-def jobs(tmp_path):
-    jobs = Jobs(tmp_path)
-    yield jobs
-    jobs.end()
-
-
 @pytest.mark.parametrize("half", [0, 1])  # one for each core
-def test_training_converges_wherever_real_fluid_does(jobs, half):
-    found = losses_of(jobs, DEMANDED[half::2], SEEDS)
-    wrong = [row(*kind, ours) for kind, ours in found.items() if verdict(*kind, ours)]
-    assert not wrong, "\n".join([TITLE, *wrong])
+def test_training_converges_wherever_real_fluid_does(tmp_path, half):
+    suspects = worse(tmp_path / "three", DEMANDED[half::2], seeds=3)
+    wrong = worse(tmp_path / "five", list(suspects), seeds=5) if suspects else {}  # the rule is about five
+    assert not wrong, "\n".join([TITLE, *wrong.values()])
+
+
+def worse(folder, kinds, seeds):
+    """The kinds in which refluid is worse than real Fluid, with lines that tell."""
+    folder.mkdir()
+    jobs = Jobs(folder)
+    try:
+        found = losses_of(jobs, kinds, seeds)
+    finally:
+        jobs.end()
+    return {kind: row(*kind, ours) for kind, ours in found.items() if verdict(*kind, ours)}
 
 
 @pytest.mark.parametrize("model", MODELS)
