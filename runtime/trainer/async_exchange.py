@@ -52,7 +52,6 @@ class AsyncExchange(TrainerExchange):
         self._is_running = False
         self._is_pushing = False
         self._resumed: float | None = None  # when the last step ended, with its waiting
-        self._blocked = 0  # threads that wait for gradients to be pushed
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
         self.session.communicators.append(self)
@@ -74,7 +73,6 @@ class AsyncExchange(TrainerExchange):
             if self._resumed is not None:
                 self._ahead.stepped(time.perf_counter() - self._resumed)
             self._queue.add(self._pushes, values, self.session.seen)
-            self._changed.notify_all()
             mine = self._stepped
             self._wait_for(lambda: self._included >= mine - self._ahead.allowed)
             newest, self._newest = self._newest, {}
@@ -85,18 +83,14 @@ class AsyncExchange(TrainerExchange):
 
     def _wait_for(self, condition: Callable[[], bool]) -> None:
         """Waits for a condition that pushes bring about, and pushes meanwhile if nobody else does."""
-        self._blocked += 1
-        self._changed.notify_all()
-        try:
-            while self._failure is None and not condition():
-                if self._thread is None and not self._is_pushing and self._queue.steps:
-                    self._push()
-                else:
-                    self._changed.wait()
-        finally:
-            self._blocked -= 1
+        while self._failure is None and not condition():
+            if self._queue.steps and not self._is_pushing:
+                self._push(pulls=True)
+            else:
+                self._changed.wait()
         if self._failure is not None:
             raise self._failure
+        self._changed.notify_all()  # what is still queued is for the thread
 
     # Control
 
@@ -149,23 +143,24 @@ class AsyncExchange(TrainerExchange):
 
     def _push_loop(self) -> None:
         with self._changed:
-            while self._failure is None:
-                self._changed.wait_for(lambda: self._queue.steps or not self._is_running)
+            while self._failure is None and self._is_running:
+                if not self._queue.steps or self._is_pushing:
+                    self._changed.wait()
+                    continue
                 if self._pacing.merge_wait:
                     self._changed.wait_for(self._is_worth_pushing, self._pacing.merge_wait)
-                if not self._queue.steps:
-                    return
-                with suppress(Exception):  # the next step raises it
-                    self._push()
+                if self._queue.steps and not self._is_pushing:  # a step that waits may have pushed meanwhile
+                    with suppress(Exception):  # the next step raises it
+                        self._push()
 
     def _is_worth_pushing(self) -> bool:
         merged = self._pacing.max_merged
-        return self._blocked > 0 or not self._is_running or (merged is not None and self._queue.steps >= merged)
+        return not self._is_running or (merged is not None and self._queue.steps >= merged)
 
-    def _push(self) -> None:
+    def _push(self, *, pulls: bool = False) -> None:
         """Pushes what is queued. The caller holds the lock, which is free while the message is under way."""
         merged = self._queue.take()
-        pulls = self._pushed + merged.steps - self._included >= self._pacing.pull_after or self._blocked > 0
+        pulls = pulls or self._pushed + merged.steps - self._included >= self._pacing.pull_after
         self._is_pushing = True
         self._changed.release()
         began = time.perf_counter()
