@@ -27,7 +27,7 @@ class Ahead:
     """How many own steps the parameters of the next step may lack: `allowed`.
 
     With a fixed bound it is that. Otherwise it begins with 0, grows by a step with every message while gradients agree,
-    as long as the steps fit into the time of a message, and is halved when they point back.
+    as long as the steps fit into the time of a message, and begins again when they point back.
     """
 
     def __init__(self, pacing: Pacing):
@@ -53,11 +53,12 @@ class Ahead:
             return
         dense = [value for value in gradients if isinstance(value, np.ndarray)]
         agreement = _cosine(self._before, dense) if self._before else 0.0
-        self._agreement += _WEIGHT * (agreement - self._agreement)
         self._before = dense
-        if self._agreement < 0:
-            self.allowed //= 2
-        elif self._agreement > _DESCENDS:
+        if agreement < 0:
+            self.allowed, self._agreement = 0, 0.0
+            return
+        self._agreement += _WEIGHT * (agreement - self._agreement)
+        if self._agreement > _DESCENDS:
             self.allowed += 1
         self.allowed = min(self.allowed, useful)
 

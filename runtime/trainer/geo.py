@@ -55,12 +55,16 @@ class GeoExchange(TrainerExchange):
                 self._push({v.name: _held(self._scope, v.name) for v in self.plan.pushes}, NO_PULLS)
 
     def _exchange(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        before = dict(self.session.seen)
+        before, trainers = dict(self.session.seen), self._trainers
         replies = self._push(env, self.pulls)
         missing = self._missing(before, replies)
         self.session.use(replies)
         self._pushed = 0
-        return {v.name: self._merge(v, env[v.name], replies, missing) for v in self.plan.pushes}
+        merged = {v.name: self._merge(v, env[v.name], replies, missing) for v in self.plan.pushes}
+        for name, snapshot in self._snapshots.items():
+            if isinstance(snapshot, Average) and self._trainers != trainers:
+                snapshot.begin_again(np.asarray(merged[name]))
+        return merged
 
     def _missing(self, before: Versions, replies: Replies) -> float:
         """How much of the others' shares the servers lack; the one that lacks most counts."""

@@ -50,27 +50,31 @@ class Snapshot:
 
 
 class Average:
-    """A parameter whose value on the servers is the mean of what the trainers have learned."""
+    """A parameter whose value on the servers is the mean of the values that trainers have pushed last."""
 
     def __init__(self, value: np.ndarray):
         self._known = np.array(value)  # the server's value as received last, plus the shares sent since
-        self._pushed = np.array(value)  # this trainer's own, as of its last push
+        self._pushed = np.array(value)  # this trainer's own part of the mean
 
     def delta(self, value: np.ndarray, trainers: int) -> np.ndarray:
-        """This trainer's share of its changes since the last push, where so many trainers take part."""
+        """The change of the mean of so many trainers when this one's part becomes ``value``."""
         delta = (value - self._pushed) / np.asarray(trainers, value.dtype)
         self._pushed = np.array(value)
         self._known += delta
         return delta
 
     def merge(self, value: np.ndarray, received: np.ndarray, missing: float) -> np.ndarray:
-        """The mean, where servers have the shares of the others.
+        """The mean, where the others' parts are as recent as this trainer's.
 
-        As far as those are ``missing`` (1 for all of them), this trainer keeps its own changes in their place.
+        As far as those are ``missing`` (1 for all of them), its own value stands for them.
         """
         merged = received + np.asarray(missing, value.dtype) * (value - self._known)
-        self._known, self._pushed = np.array(received), np.array(merged)
+        self._known = np.array(received)
         return merged
+
+    def begin_again(self, value: np.ndarray) -> None:
+        """Other trainers take part than before: nobody knows what the mean is made of, so only changes count now."""
+        self._pushed = np.array(value)
 
 
 def missing_shares(own_steps: int, other_steps: int, others: int) -> float:

@@ -34,12 +34,13 @@ def test_it_grows_by_a_step_per_message_while_gradients_agree_up_to_the_bound():
     assert found[-1] == 4
 
 
-def test_it_is_halved_when_gradients_point_back():
+def test_it_begins_again_when_gradients_point_back():
     ahead = Ahead(ADAPTS)
     run(ahead, [[1.0, 2.0]] * 20)
-    found = run(ahead, [[1.0, 2.0], [-1.0, -2.0]] * 6)
-    assert found[-1] == 0
-    assert 2 in found and 1 in found
+    assert run(ahead, [[1.0, 2.0], [-1.0, -1.9]]) == [4, 0]
+    assert run(ahead, [[1.0, 2.0], [-1.0, -2.0]] * 6)[-1] == 0
+    found = run(ahead, [[1.0, 2.0]] * 10)
+    assert found[:3] == [0, 0, 1] and found[-1] == 4
 
 
 def test_gradients_without_a_common_direction_change_nothing():

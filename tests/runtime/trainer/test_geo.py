@@ -59,8 +59,18 @@ def test_dense_programs_average_what_two_trainers_have_learned():
     assert second.merge(np.array([4.0]), server, missing=0.0).tolist() == [3.0]
 
     server = server + first.delta(own + 1.0, trainers=2)
-    assert server.tolist() == [3.5], "what it has pushed is not pushed again"
-    assert first.merge(own + 1.0, server, missing=0.0).tolist() == [3.5]
+    assert server.tolist() == [3.5], "the mean of 3 and 4"
+    own = first.merge(own + 1.0, server, missing=0.0)
+    assert own.tolist() == [3.5]
+    server = server + second.delta(np.array([3.0]), trainers=2)
+    assert server.tolist() == [3.0], "the mean of 3 and 3"
+
+
+def test_only_changes_count_once_other_trainers_take_part():
+    value, server = Average(np.zeros(1)), np.array([5.0])  # what others have left behind
+    own = value.merge(np.array([0.0]), server, missing=0.0)
+    value.begin_again(own)
+    assert value.delta(own + 2.0, trainers=1).tolist() == [2.0]
 
 
 def test_an_average_goes_on_after_a_push_without_a_reply():
