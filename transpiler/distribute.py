@@ -93,7 +93,8 @@ class DistributeTranspiler:
         self._placement = placement
         self._servers.clear()
         whole = self.config.runtime_split_send_recv or placement.mode is Mode.GEO
-        exchange = Exchange(placement, trainer_id, runtime_split=whole)
+        # dc_asgd corrects for what other trainers have changed since a trainer's own last push, so it waits for that.
+        exchange = Exchange(placement, trainer_id, whole, in_background=whole and not self.config.enable_dc_asgd)
         if placement.mode is Mode.GEO:
             check_geo(parts)
             states = set[str]()

@@ -21,6 +21,7 @@ class Exchange:
     placement: Placement
     trainer_id: int
     runtime_split: bool = False
+    in_background: bool = False  # made for a communicator: trainers may go on while gradients are on their way
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -30,7 +31,7 @@ class Exchange:
             "trainers": self.placement.trainers,
             "endpoints": list(self.placement.endpoints),
             "distributed_mode": int(self.placement.mode),
-            **({"in_background": True} if self.runtime_split else {}),
+            **({"in_background": True} if self.in_background else {}),
         }
 
     def push(self, block: Block, sources: Mapping[str, str], linear: Set[str]) -> None:

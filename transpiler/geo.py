@@ -1,4 +1,4 @@
-"""GEO-SGD: every trainer updates its own parameters, and servers sum the deltas of all trainers."""
+"""GEO-SGD: every trainer updates its own parameters, and servers sum the deltas of all trainers, or average them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def geo_trainer_program(program: Program, exchange: Exchange, push_nums: int) ->
     """
     program = program.clone()
     block = program.global_block()
+    averages = _averages(program, exchange.placement)
     for placed in exchange.placement.params:
         ids = _looked_up(program, placed)
         block.append_op(
@@ -42,10 +43,16 @@ def geo_trainer_program(program: Program, exchange: Exchange, push_nums: int) ->
                 "sections": placed.sections,
                 "geo_push_nums": push_nums,
                 "is_sparse": bool(ids),
+                "averages": averages,
             },
         )
     exchange.pull(block)
     return program
+
+
+def _averages(program: Program, placement: Placement) -> bool:
+    """Whether servers average what trainers have learned: in programs without tables that are exchanged by rows."""
+    return not any(_looked_up(program, placed) for placed in placement.params)
 
 
 def _looked_up(program: Program, placed: Placed) -> list[str]:
@@ -82,4 +89,5 @@ def geo_server_program(program: Program, placement: Placement, endpoint: str) ->
     append_listen(
         result, placement, endpoint, pushed=[*blocks], blocks=all_blocks, updates=blocks, rows_of=rows_of, slices=slices
     )
+    main.ops[-1].attrs["averages"] = _averages(program, placement)
     return result

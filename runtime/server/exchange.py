@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from refluid.files.variables import LOADED
-from refluid.ir.modes import Mode
+from refluid.ir.modes import DELTA, Mode
 from refluid.ir.operator import Operator
 from refluid.runtime.observe.server_metrics import ServerMetrics
+from refluid.runtime.server.averages import Averages
 from refluid.runtime.server.changed_rows import ChangedRows
 from refluid.runtime.server.membership import Membership
 from refluid.runtime.server.peers import Peers, updating
@@ -69,13 +70,16 @@ class ExchangeHandler:
         self._pace = LearningRatePace(trainers)
         self._replies: dict[tuple[str, ...], bytes] = {}  # of this round, the same for all trainers
         self._changed_rows = ChangedRows(trainers) if mode is Mode.GEO else None
+        self._averages = Averages() if op.attrs.get("averages") else None
         self._failure = ""
         loaded = scope.find_var(LOADED)
         self._has_parameters = loaded is not None and loaded.value is not None
 
     def awaited(self) -> list[int]:
-        """The trainers whose push the current round waits for; none before a round has begun."""
-        return self.rounds.awaited() if self.round_began is not None else []
+        """The trainers whose push the current round waits for, or trainers that are too far ahead."""
+        if self.round_began is not None:
+            return self.rounds.awaited()
+        return sorted({slower for trainer in list(self.held) for slower in self.slower(trainer)})
 
     def handle(self, request: Any, message: bytes) -> Buffers:
         """Serves one Exchange request; the caller holds the lock."""
@@ -100,7 +104,7 @@ class ExchangeHandler:
     def _step(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         trainer = request.caller.trainer
         member = self._membership.members[trainer]
-        member.max_staleness = request.max_staleness
+        member.max_staleness, member.unknown_steps = request.max_staleness, request.unknown_steps
         member.max_lead = request.max_lead if request.HasField("max_lead") else None
         if self.rounds.push(trainer, request.sequence):
             self.queue[trainer] = Push(pushed, request.steps, request.seen)
@@ -116,7 +120,9 @@ class ExchangeHandler:
             raise RuntimeError(self._failure)
         if not done:
             return self.pending(self.awaited(), self.round_began)
-        return self._reply(request) if self._hold(trainer) else self.pending(self.slower(trainer), self.held[trainer])
+        if self._hold(trainer):
+            return self._reply(request)
+        return self.pending(self.slower(trainer), self.held.get(trainer))
 
     def slower(self, trainer: int) -> list[int]:
         """The trainers that one which is too far ahead waits for."""
@@ -172,17 +178,23 @@ class ExchangeHandler:
         steps = sum(push.steps for push in pushes)
         pace = 1 if self.rounds.waits else self._pace.advance(steps)
         began = time.perf_counter()
-        self._update([push.tensors for push in pushes], due[0], pace)
+        self._update([self._to_apply(due[0], push) for push in pushes], due[0], pace)
         self.metrics.update_seconds.observe(time.perf_counter() - began)
         self._replies.clear()
         for trainer, push in zip(due, pushes, strict=True):
-            self._membership.members[trainer].steps += push.steps
+            self._membership.applied(trainer, push.steps)
             self.metrics.applied(trainer, staleness=self.rounds.version - push.seen)
             if self._changed_rows is not None:
                 self._changed_rows.mark(trainer, push.tensors)
         self.rounds.applied(steps)
         self.round_began = None
         self._changed.notify_all()
+
+    def _to_apply(self, trainer: int, push: Push) -> dict[str, Value]:
+        if self._averages is None:
+            return push.tensors
+        self._averages.push(trainer, push.tensors)
+        return self._averages.deltas(self.shard.read([name.removesuffix(DELTA) for name in push.tensors]))
 
     def _update(self, pushes: Sequence[dict[str, Value]], trainer: int, schedule_steps: int) -> None:
         token = updating.set((self._peers, self.rounds.round))
@@ -212,7 +224,8 @@ class ExchangeHandler:
         wanted, trainer = tuple(request.wanted), request.caller.trainer
         if self._changed_rows is not None and request.purpose != pb.ExchangeRequest.START:
             return self._encode(self._changed_values(self._changed_rows, trainer, wanted))
-        self.shard.remember_pulled(trainer)
+        if wanted:
+            self.shard.remember_pulled(trainer)
         if not self.rounds.waits:
             return self._read(request, {})
         found = self._replies.get(wanted)
@@ -229,5 +242,4 @@ class ExchangeHandler:
         return found
 
     def _encode(self, values: Mapping[str, Value]) -> Buffers:
-        trainers = self._membership.participants
-        return wire.encode(pb.ExchangeReply(version=self.rounds.version, trainers=trainers), values)
+        return wire.encode(pb.ExchangeReply(version=self.rounds.version), values)

@@ -27,6 +27,9 @@ class Member:
     steps: int = 0  # those that were applied
     max_staleness: int = 0  # how many of its own steps its parameters may lack
     max_lead: int | None = None  # how many steps it may be ahead of the slowest trainer
+    unknown_steps: int = 0  # how many it may take before the server hears of them
+    progress: int = 0  # steps, as far as the lead of others is concerned
+    at_barrier: bool = False  # it waits for others, who must not wait for it
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,16 @@ class Membership:
         if member.incarnation == attempt.incarnation:
             member.seen, member.left, member.evicted = now, False, False
             return None
-        self.members[attempt.trainer] = Member(attempt.incarnation, attempt.host, now, now, steps=member.steps)
+        new = Member(attempt.incarnation, attempt.host, now, now, steps=member.steps, progress=member.progress)
+        self.members[attempt.trainer] = new
+        if member.incarnation is not None:
+            self._catch_up(attempt.trainer)
         return member
+
+    def _catch_up(self, trainer: int) -> None:
+        """One that comes back counts as far as the slowest of the others: nobody waits for what it has missed."""
+        others = [m.progress for each, m in self.members.items() if each != trainer and not m.left]
+        self.members[trainer].progress = max([self.members[trainer].progress, *([min(others)] if others else [])])
 
     def refusal(self, attempt: JoinAttempt, now: float) -> str:
         """Why a join attempt is refused, with both processes and what to do."""
@@ -101,6 +112,7 @@ class Membership:
         member.seen = now
         if member.evicted:
             member.left = member.evicted = False
+            self._catch_up(trainer)
         return member
 
     def leave(self, trainer: int, now: float) -> None:
@@ -131,15 +143,19 @@ class Membership:
     def too_far_behind(self, trainer: int) -> list[int]:
         """The trainers that one with a ``max_lead`` has to wait for, those that have not joined yet included."""
         member = self.members[trainer]
-        if member.max_lead is None:
+        if member.max_lead is None or member.left:
             return []
-        needed = member.steps - member.max_lead
-        return [each for each, other in self.members.items() if other.steps < needed and not other.left]
+        needed = member.progress + member.unknown_steps - member.max_lead
+        return [
+            each
+            for each, other in self.members.items()
+            if other.progress < needed and not (other.left or other.at_barrier)
+        ]
 
-    @property
-    def participants(self) -> int:
-        """How many trainers have not left, whether they have joined yet or not."""
-        return sum(not member.left for member in self.members.values())
+    def applied(self, trainer: int, steps: int) -> None:
+        """Records that steps of a trainer were applied."""
+        self.members[trainer].steps += steps
+        self.members[trainer].progress += steps
 
     def idle_since(self) -> float | None:
         """When the last message but heartbeats arrived from a trainer, once one has left and others have not."""

@@ -144,6 +144,7 @@ class Server:
                 raise ValueError(self._membership.refusal(attempt, now))
             time.sleep(_DECIDE_EVERY)
         if replaced is not None:
+            self._exchange.held.pop(caller.trainer, None)
             fields = {"trainer": caller.trainer, "host": request.host}
             if replaced.incarnation is None or replaced.left:
                 self.log.info("trainer joined", **fields, round=self.round)
@@ -164,8 +165,11 @@ class Server:
         number = request.sequence
         with self._changed:
             self._barriers.arrive(request.caller.trainer, number, time.monotonic())
+            member = self._membership.members[request.caller.trainer]
+            member.at_barrier = True
             self._changed.notify_all()
             if self._exchange.wait_for(lambda: not self._barriers.missing(number)):
+                member.at_barrier = False
                 return wire.encode(pb.ExchangeReply())
             return self._exchange.pending(self._barriers.missing(number), self._barriers.since(number))
 

@@ -52,7 +52,7 @@ class Ahead:
             self.allowed, self._before, self._agreement = 0, [], 0.0
             return
         dense = [value for value in gradients if isinstance(value, np.ndarray)]
-        agreement = _cosine(self._before, dense) if self._before else 0.0
+        agreement = _cosine(self._before, dense) if len(self._before) == len(dense) else 0.0
         self._before = dense
         if agreement < 0:
             self.allowed, self._agreement = 0, 0.0
@@ -71,7 +71,9 @@ class Ahead:
 
 def _cosine(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
     dot, one, other = (
-        sum(float(np.vdot(a, b)) for a, b in zip(*pair, strict=True))
+        sum(float(np.vdot(a.astype(np.float64), b.astype(np.float64))) for a, b in zip(*pair, strict=True))
         for pair in ((some, others), (some, some), (others, others))
     )
+    if not math.isfinite(one * other):
+        return -1.0  # training diverges
     return dot / math.sqrt(one * other) if one * other > 0 else 0.0

@@ -21,7 +21,7 @@ from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan
 from refluid.runtime.trainer.merging import MergeQueue
 from refluid.runtime.trainer.pacing import Pacing, max_lead
-from refluid.runtime.trainer.packing import NO_PULLS, Replies, Versions, pack, to_host, versions_of
+from refluid.runtime.trainer.packing import NO_PULLS, Versions, pack, to_host, versions_of
 
 
 class AsyncExchange(TrainerExchange):
@@ -38,6 +38,7 @@ class AsyncExchange(TrainerExchange):
         self.max_staleness = self.session.max_staleness = self._pacing.max_staleness
         why = f"the parameters of a step may lack {self.max_staleness} steps (FLAGS_communicator_max_staleness)"
         self.session.max_lead = max_lead(self.max_staleness, why)
+        self.session.unknown_steps = self.max_staleness
         self.staleness = 0  # own steps that the parameters of the last step did not include
         self.worst_staleness = 0
         self._ahead = Ahead(self._pacing)
@@ -68,11 +69,11 @@ class AsyncExchange(TrainerExchange):
                 raise RuntimeError("the communicator of this program was stopped; start it again before training on")
             self.staleness = self._stepped - self._used
             self.worst_staleness = max(self.worst_staleness, self.staleness)
-            self.session.step += 1
-            self._stepped += 1
             if self._resumed is not None:
                 self._ahead.stepped(time.perf_counter() - self._resumed)
             self._queue.add(self._pushes, values, self.session.seen)
+            self.session.step += 1
+            self._stepped += 1
             mine = self._stepped
             self._wait_for(lambda: self._included >= mine - self._ahead.allowed)
             newest, self._newest = self._newest, {}
@@ -116,7 +117,8 @@ class AsyncExchange(TrainerExchange):
     def flush(self) -> None:
         """Returns when servers have the gradients of every step so far."""
         with self._changed:
-            self._wait_for(lambda: self._pushed == self._stepped)
+            target = self._stepped
+            self._wait_for(lambda: self._pushed >= target)
 
     def stop(self) -> None:
         """Pushes what is queued; further steps are refused until `start`."""
@@ -137,13 +139,13 @@ class AsyncExchange(TrainerExchange):
         replies = self.read()
         with self._changed:
             if pushed >= self._included:
-                self._update_newest(replies, pushed)
+                self._newest, self._versions, self._included = self.unpack(replies), versions_of(replies), pushed
 
     # Pushing
 
     def _push_loop(self) -> None:
         with self._changed:
-            while self._failure is None and self._is_running:
+            while self._failure is None and (self._is_running or self._queue.steps):
                 if not self._queue.steps or self._is_pushing:
                     self._changed.wait()
                     continue
@@ -159,27 +161,27 @@ class AsyncExchange(TrainerExchange):
 
     def _push(self, *, pulls: bool = False) -> None:
         """Pushes what is queued. The caller holds the lock, which is free while the message is under way."""
-        merged = self._queue.take()
+        merged, newest, versions = self._queue.take(), {}, {}
         pulls = pulls or self._pushed + merged.steps - self._included >= self._pacing.pull_after
-        self._is_pushing = True
-        self._changed.release()
-        began = time.perf_counter()
+        self.session.unknown_steps = min(self._ahead.allowed + 1, self.max_staleness)
+        self._is_pushing, began = True, time.perf_counter()
         try:
-            gradients = merged.merged(self._pushes)
-            messages = pack(gradients, self.pulls if pulls else NO_PULLS)
-            replies = self.session.push(messages, merged.steps, merged.seen)
+            self._changed.release()
+            try:
+                gradients = merged.merged(self._pushes)
+                messages = pack(gradients, self.pulls if pulls else NO_PULLS)
+                replies = self.session.push(messages, merged.steps, merged.seen)
+                if pulls:
+                    newest, versions = self.unpack(replies), versions_of(replies)
+            finally:
+                self._changed.acquire()
+            self._ahead.replied(time.perf_counter() - began, [value for _, value in gradients])
         except Exception as error:
             self._failure = error
             raise
         finally:
-            self._changed.acquire()
             self._is_pushing = False
             self._pushed += merged.steps
             self._changed.notify_all()
-        self._ahead.replied(time.perf_counter() - began, [value for _, value in gradients])
         if pulls:
-            self._update_newest(replies, self._pushed)
-
-    def _update_newest(self, replies: Replies, included: int) -> None:
-        self._newest, self._versions = self.unpack(replies), versions_of(replies)
-        self._included = included
+            self._newest, self._versions, self._included = newest, versions, self._pushed

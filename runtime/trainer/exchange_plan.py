@@ -72,6 +72,7 @@ class ExchangePlan:
     kept: list[str] = field(default_factory=list)  # variables of trainers; servers hold only their initial values
     initial: bool = False
     geo_steps: int = 0
+    averages: bool = False  # GEO: servers hold the mean of what trainers push
     in_background: bool = False  # the program is made for a communicator: it communicates while it computes
 
 
@@ -85,6 +86,7 @@ def read_plan(ops: Sequence[Operator]) -> ExchangePlan:
             sparse = bool(op.attrs.get("is_sparse"))
             options = {"adds": bool(op.attrs.get("merge_add")), **({"sparse": True} if sparse else {})}
             pushes.add(op, op.input("X"), op.attr("send_varnames"), parts, **options)
+            plan.averages |= bool(op.attrs.get("averages"))
             plan.geo_steps = op.attrs.get("geo_push_nums", plan.geo_steps)
         elif op.type == "recv":
             pulls.add(op, op.output("Out"), op.attrs.get("recv_varnames") or op.output("Out"), parts)

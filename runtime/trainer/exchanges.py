@@ -23,7 +23,7 @@ from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable, 
 from refluid.runtime.trainer.geo import GeoExchange
 from refluid.runtime.trainer.half_async import HalfAsyncExchange
 from refluid.runtime.trainer.lookups import LookupExchange, ReadThrough
-from refluid.runtime.trainer.packing import Message, join, pack, to_device, to_host
+from refluid.runtime.trainer.packing import Message, Versions, join, pack, to_device, to_host
 from refluid.runtime.trainer.remote_table import RemoteTable
 from refluid.runtime.trainer.server_calls import OFFER, START
 from refluid.runtime.trainer.session import current, session_of
@@ -100,9 +100,11 @@ class PushPull(TrainerExchange):
             self.session.step += 1
             return self.exchange(pushes)
 
-    def exchange(self, pushes: Sequence[tuple[SlicedVariable, Value]], steps: int = 1) -> dict[str, Any]:
+    def exchange(
+        self, pushes: Sequence[tuple[SlicedVariable, Value]], steps: int = 1, seen: Versions | None = None
+    ) -> dict[str, Any]:
         """Pushes gradients that stand for a number of steps, and returns the parameters that come back."""
-        replies = self.session.push(pack(pushes, self.pulls), steps)
+        replies = self.session.push(pack(pushes, self.pulls), steps, seen)
         self.session.use(replies)
         return self.unpack(replies)
 

@@ -14,9 +14,9 @@ from refluid.ops.core.values import plain
 from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
-from refluid.runtime.trainer.geo_deltas import Average, Snapshot, missing_shares
+from refluid.runtime.trainer.geo_deltas import Snapshot
 from refluid.runtime.trainer.pacing import max_lead
-from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, Versions, join, pack
+from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, join, pack
 from refluid.runtime.transport.wire import Rows, Value, row_bucket
 from refluid.scope import Scope
 
@@ -30,12 +30,12 @@ class GeoExchange(TrainerExchange):
         started = self.session.started_with
         self._scope = scope
         self._touched: dict[str, list[np.ndarray]] = {v.name: [] for v in plan.pushes if v.ids}
-        kind = Snapshot if self._touched else Average
-        self._snapshots: dict[str, Snapshot | Average] = {v.name: kind(started[v.name]) for v in plan.pushes}
-        self._trainers = plan.job.trainers  # those that take part
+        self._snapshots = {
+            v.name: Snapshot(started[v.name], plan.job.trainers) for v in plan.pushes if not plan.averages
+        }
         self._since = 0  # steps since the last push
-        self._pushed = 0  # steps pushed since the last pull
         unknown = plan.geo_steps - 1
+        self.session.unknown_steps = unknown
         self.session.max_lead = max_lead(unknown, f"GEO training exchanges every {plan.geo_steps} steps")
         self.session.on_flush(self.flush)
         self.session.on_leave(self.flush)
@@ -55,43 +55,29 @@ class GeoExchange(TrainerExchange):
                 self._push({v.name: _held(self._scope, v.name) for v in self.plan.pushes}, NO_PULLS)
 
     def _exchange(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        before, trainers = dict(self.session.seen), self._trainers
         replies = self._push(env, self.pulls)
-        missing = self._missing(before, replies)
         self.session.use(replies)
-        self._pushed = 0
-        merged = {v.name: self._merge(v, env[v.name], replies, missing) for v in self.plan.pushes}
-        for name, snapshot in self._snapshots.items():
-            if isinstance(snapshot, Average) and self._trainers != trainers:
-                snapshot.begin_again(np.asarray(merged[name]))
-        return merged
-
-    def _missing(self, before: Versions, replies: Replies) -> float:
-        """How much of the others' shares the servers lack; the one that lacks most counts."""
-        others = [tensors.version - before.get(endpoint, 0) - self._pushed for endpoint, tensors in replies.items()]
-        return missing_shares(self._pushed, min(others), self._trainers - 1)
+        return {v.name: self._merge(v, env[v.name], replies) for v in self.plan.pushes}
 
     def _push(self, values: Mapping[str, Any], pulls: Pulls) -> Replies:
         deltas = [(variable, self._delta(variable, values[variable.name])) for variable in self.plan.pushes]
         steps, self._since = self._since, 0
-        replies = self.session.push(pack(deltas, pulls, DELTA), steps)
-        self._pushed += steps
-        self._trainers = max(1, *(tensors.trainers for tensors in replies.values()))
-        return replies
+        return self.session.push(pack(deltas, pulls, DELTA), steps)
 
     def _delta(self, variable: SlicedVariable, value: Any) -> Value:
+        if self.plan.averages:  # servers compute the mean of whole values
+            return np.asarray(value)
         snapshot = self._snapshots[variable.name]
         if variable.name not in self._touched:
-            return snapshot.delta(np.asarray(value), self._trainers)
-        assert isinstance(snapshot, Snapshot)
+            return snapshot.delta(np.asarray(value))
         rows = np.unique(np.concatenate(self._touched[variable.name]))
         self._touched[variable.name] = []
-        return snapshot.delta_of_rows(np.asarray(value), rows, self._trainers)
+        return snapshot.delta_of_rows(np.asarray(value), rows)
 
-    def _merge(self, variable: SlicedVariable, value: Any, replies: Replies, missing: float) -> Any:
+    def _merge(self, variable: SlicedVariable, value: Any, replies: Replies) -> Any:
+        if self.plan.averages:
+            return jax.device_put(join(variable, replies), self._device)
         snapshot = self._snapshots[variable.name]
-        if isinstance(snapshot, Average):
-            return jax.device_put(snapshot.merge(np.asarray(value), join(variable, replies), missing), self._device)
         if variable.name not in self._touched:
             return jax.device_put(snapshot.merge(np.asarray(value), join(variable, replies)), self._device)
         for part in variable.slices:

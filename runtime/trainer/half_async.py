@@ -18,12 +18,12 @@ from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.merging import MergedSteps
 from refluid.runtime.trainer.pacing import max_lead
-from refluid.runtime.trainer.packing import to_host
+from refluid.runtime.trainer.packing import Versions, to_host
 from refluid.runtime.transport.wire import Value
 
 _MERGED = "FLAGS_communicator_max_merge_var_num"
 
-PushAndPull = Callable[[Sequence[tuple[SlicedVariable, Value]], int], dict[str, Any]]
+PushAndPull = Callable[[Sequence[tuple[SlicedVariable, Value]], int, Versions], dict[str, Any]]
 
 
 def steps_per_exchange() -> int:
@@ -43,6 +43,7 @@ class HalfAsyncExchange(TrainerExchange):
         self._exchange = exchange
         self.merges = steps_per_exchange()
         self.max_staleness = self.session.max_staleness = self.merges - 1
+        self.session.unknown_steps = self.max_staleness
         self.session.max_lead = max_lead(self.max_staleness, f"half-async training merges {self.merges} steps")
         self.staleness = 0  # steps of this trainer that its parameters did not include, at the last step
         self.worst_staleness = 0
@@ -71,7 +72,7 @@ class HalfAsyncExchange(TrainerExchange):
 
     def _send(self) -> None:
         merged, self._merged = self._merged, MergedSteps()
-        self._fresh = self._exchange(merged.merged(self.plan.pushes), merged.steps)
+        self._fresh = self._exchange(merged.merged(self.plan.pushes), merged.steps, merged.seen)
 
     @property
     def queued(self) -> int:

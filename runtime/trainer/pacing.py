@@ -40,8 +40,10 @@ class Pacing:
         """
         merged = _given("max_merge_var_num", least=1)
         pull_after = -(-_given("min_send_grad_num_before_recv", least=1, default=1) // max(1, gradients))
-        wait = _given("send_wait_times", default=0) * _WAIT if merged is None or merged > 1 else 0.0
-        together = max(pull_after, (merged or 1) if wait else 1)  # steps that are on their way at once
+        wait = _given("send_wait_times", default=0) * _WAIT if merged != 1 else 0.0
+        if wait and merged is None:
+            merged = flags.read_flag("FLAGS_communicator_max_merge_var_num")
+        together = max(pull_after, merged if wait and merged else 1)  # steps that are on their way at once
         bound = _given("max_staleness", default=2 * together if together > 1 else None)
         if adapts := bound is None and in_background:
             bound = _IN_BACKGROUND if sums else _IN_BACKGROUND_ONE_BY_ONE
@@ -59,7 +61,7 @@ def _given(name: str, least: int = 0, default: Any = None) -> Any:
 
 
 def max_lead(unknown: int, why: str) -> int | None:
-    """SSP: how far a trainer's pushes may be ahead of those of the slowest one, so that its steps are within the bound.
+    """SSP: how many steps a trainer may be ahead of the slowest one; None for any number.
 
     Args:
       unknown: how many steps it may have taken that servers do not know of.
@@ -73,4 +75,4 @@ def max_lead(unknown: int, why: str) -> int | None:
         return None
     if bound < unknown:
         raise ValueError(f"{_LEAD} is {bound}, but {why}: it must be {unknown} or more")
-    return bound - unknown
+    return bound

@@ -20,11 +20,11 @@ Versions = Mapping[str, int]  # how many training steps the parameters of each s
 
 
 class Tensors(dict[str, Value]):
-    """The tensors in a server's reply by name, their version, and how many trainers take part."""
+    """The tensors in a server's reply by name, and their version."""
 
-    def __init__(self, tensors: Mapping[str, Value], version: int, trainers: int):
+    def __init__(self, tensors: Mapping[str, Value], version: int):
         super().__init__(tensors)
-        self.version, self.trainers = version, trainers
+        self.version = version
 
 
 Replies = Mapping[str, Tensors]  # by endpoint

@@ -44,7 +44,8 @@ class ServerCalls:
         self.step = 0  # training steps taken, for messages
         self.seen: dict[str, int] = {}  # the versions of the parameters in use, by endpoint
         self.max_staleness = 0  # own steps that the parameters in use may lack
-        self.max_lead: int | None = None  # how far pushes may be ahead of those of the slowest trainer
+        self.max_lead: int | None = None  # steps that this trainer may be ahead of the slowest one
+        self.unknown_steps = 0  # steps that it may have taken and servers do not know of
         self._pulled: set[str] = set()  # servers that hold dense parameters
         self._metrics, self._log = metrics, log
         self._connections = {endpoint: connect(endpoint, metrics.sent, metrics.received) for endpoint in job.endpoints}
@@ -97,7 +98,7 @@ class ServerCalls:
             for endpoint, message in messages.items():
                 again = partial(self._send_again, endpoint, purpose, message, steps)
                 reply, received = self._collect(requests[endpoint], again)
-                found[endpoint] = Tensors(wire.decode_tensors(reply, received), reply.version, reply.trainers)
+                found[endpoint] = Tensors(wire.decode_tensors(reply, received), reply.version)
         finally:
             for request in requests.values():
                 request.cancel()
@@ -115,6 +116,7 @@ class ServerCalls:
             seen=seen,
             max_staleness=self.max_staleness,
             max_lead=self.max_lead,
+            unknown_steps=self.unknown_steps,
         )
         return self._request(endpoint, "Exchange", wire.encode(header, message.pushed), message.reply_size)
 

@@ -140,7 +140,7 @@ class LoDTensor:
     def _set_dims(self, dims: Sequence[int]) -> None:
         """Reshapes in place, or allocates zeros."""
         self.check_writable("another shape")
-        if self.value is not None and self.value.size == int(np.prod(dims)):
+        if not isinstance(self.value, RemoteArray | None) and self.value.size == int(np.prod(dims)):
             self.value = self.value.reshape(tuple(dims))
         else:
             self.value = to_device(np.zeros(tuple(dims), np.float32 if self.value is None else self.value.dtype))

@@ -111,3 +111,45 @@ def test_a_server_is_idle_once_a_trainer_has_left_and_no_other_exchanges():
     assert members.idle_since() == 5.0
     members.see(1, 2, now=8.0).active = 8.0
     assert members.idle_since() == 8.0
+
+
+def running(*progress, lead=5):
+    """Members that have taken so many steps; all may be ``lead`` steps ahead of the slowest."""
+    membership = Membership(len(progress), started=0.0)
+    for trainer, steps in enumerate(progress):
+        membership.join(JoinAttempt(trainer, 10 + trainer, "", began=0.0), now=0.0)
+        membership.applied(trainer, steps)
+        membership.members[trainer].max_lead = lead
+    return membership
+
+
+def test_a_trainer_waits_for_those_that_are_more_than_its_lead_behind():
+    membership = running(10, 5, 4, 3)
+    assert membership.too_far_behind(0) == [2, 3]
+    assert membership.too_far_behind(1) == []
+    membership.members[0].unknown_steps = 1  # it may have taken another one
+    assert membership.too_far_behind(0) == [1, 2, 3]
+    membership.members[0].max_lead = None
+    assert membership.too_far_behind(0) == []
+
+
+def test_nobody_waits_for_a_trainer_that_has_left_or_waits_at_a_barrier():
+    membership = running(10, 0, 0)
+    membership.leave(1, now=1.0)
+    membership.members[2].at_barrier = True
+    assert membership.too_far_behind(0) == []
+
+
+def test_nobody_waits_for_what_a_trainer_that_comes_back_has_missed():
+    membership = running(100, 97, 3)
+    membership.evict(2)
+    membership.see(2, 12, now=9.0)
+    assert membership.too_far_behind(0) == []
+    assert membership.members[2].steps == 3
+    membership.applied(0, 3)
+    assert membership.too_far_behind(0) == [1, 2]
+
+    membership.evict(2)
+    membership.applied(1, 3)
+    membership.join(JoinAttempt(2, 99, "elsewhere", began=9.0), now=9.0)
+    assert membership.too_far_behind(0) == []

@@ -49,7 +49,7 @@ class Servers:
         return self.reply(["w"])
 
     def reply(self, names):
-        return {"a:1": Tensors({name: np.full(1, self.w, "float32") for name in names}, self.version, 1)}
+        return {"a:1": Tensors({name: np.full(1, self.w, "float32") for name in names}, self.version)}
 
 
 @pytest.fixture

@@ -68,12 +68,12 @@ def requested(monkeypatch):
     found = []
     original = ServerCalls.exchange
 
-    def exchange(self, purpose, messages, steps=0):
+    def exchange(self, purpose, messages, *rest):
         for message in messages.values():
             found.extend((purpose, name) for name in message.wanted)
             if purpose == ROWS_OF:
                 found.extend((purpose, name, len(rows)) for name, rows in message.pushed.items())
-        return original(self, purpose, messages, steps)
+        return original(self, purpose, messages, *rest)
 
     monkeypatch.setattr(ServerCalls, "exchange", exchange)
     return found
