@@ -193,7 +193,7 @@ class ExchangeHandler:
     def _to_apply(self, trainer: int, push: Push) -> dict[str, Value]:
         if self._averages is None:
             return push.tensors
-        self._averages.push(trainer, push.tensors)
+        self._averages.push(trainer, push.tensors, time.monotonic())
         return self._averages.deltas(self.shard.read([name.removesuffix(DELTA) for name in push.tensors]))
 
     def _update(self, pushes: Sequence[dict[str, Value]], trainer: int, schedule_steps: int) -> None:
@@ -235,6 +235,8 @@ class ExchangeHandler:
 
     def _changed_values(self, changed: ChangedRows, trainer: int, wanted: Sequence[str]) -> dict[str, Value]:
         """GEO: whole variables, but only those rows of a table that other trainers have changed."""
+        if self._averages is not None:
+            return dict(self._averages.reply(trainer, self.shard.read(wanted)))
         found: dict[str, Value] = {}
         for name, value in self.shard.read(wanted).items():
             rows = changed.take(trainer, name)

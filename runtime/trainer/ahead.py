@@ -8,13 +8,13 @@ same way as those of the message before; when it overshoots, they point back.
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median
 
 import numpy as np
 
+from refluid.runtime.observe.agreement import agreement
 from refluid.runtime.trainer.pacing import Pacing
 from refluid.runtime.transport.wire import Value
 
@@ -52,12 +52,12 @@ class Ahead:
             self.allowed, self._before, self._agreement = 0, [], 0.0
             return
         dense = [value for value in gradients if isinstance(value, np.ndarray)]
-        agreement = _cosine(self._before, dense) if len(self._before) == len(dense) else 0.0
+        agree = agreement(self._before, dense) if len(self._before) == len(dense) else 0.0
         self._before = dense
-        if agreement < 0:
+        if agree < 0:
             self.allowed, self._agreement = 0, 0.0
             return
-        self._agreement += _WEIGHT * (agreement - self._agreement)
+        self._agreement += _WEIGHT * (agree - self._agreement)
         if self._agreement > _DESCENDS:
             self.allowed += 1
         self.allowed = min(self.allowed, useful)
@@ -67,13 +67,3 @@ class Ahead:
         if len(self._messages) < _REMEMBERED or not self._steps:
             return 0
         return min(self._bound, int(median(self._messages) / max(median(self._steps), 1e-6)))
-
-
-def _cosine(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
-    dot, one, other = (
-        sum(float(np.vdot(a.astype(np.float64), b.astype(np.float64))) for a, b in zip(*pair, strict=True))
-        for pair in ((some, others), (some, some), (others, others))
-    )
-    if not math.isfinite(one * other):
-        return -1.0  # training diverges
-    return dot / math.sqrt(one * other) if one * other > 0 else 0.0
