@@ -18,8 +18,8 @@ from refluid.runtime.observe.agreement import agreement
 from refluid.runtime.trainer.pacing import Pacing
 from refluid.runtime.transport.wire import Value
 
-_REMEMBERED = 5  # messages and steps whose times count
-_WEIGHT = 0.3  # of the last message in the mean agreement
+_REMEMBERED = 3  # messages and steps whose times count
+_WEIGHT = 0.5  # of the last message in the mean agreement
 _DESCENDS = 0.3  # gradients that agree this much are those of a descent
 
 
@@ -27,7 +27,7 @@ class Ahead:
     """How many own steps the parameters of the next step may lack: `allowed`.
 
     With a fixed bound it is that. Otherwise it begins with 0, grows by a step with every message while gradients agree,
-    as long as the steps fit into the time of a message, and begins again when they point back.
+    as long as the steps fit into half the time of a message, and begins again when they point back.
     """
 
     def __init__(self, pacing: Pacing):
@@ -63,7 +63,10 @@ class Ahead:
         self.allowed = min(self.allowed, useful)
 
     def _useful(self) -> int:
-        """How many steps fit into the time of a message; none until that is known: the first ones compile."""
+        """How many steps fit into half the time of a message; none until that is known: the first ones compile.
+
+        Of the steps that parameters lack, some are on their way and about as many are queued behind them.
+        """
         if len(self._messages) < _REMEMBERED or not self._steps:
             return 0
-        return min(self._bound, int(median(self._messages) / max(median(self._steps), 1e-6)))
+        return min(self._bound, int(median(self._messages) / max(2 * median(self._steps), 1e-6)))

@@ -9,9 +9,9 @@ from refluid import flags
 
 _WAIT = 0.01  # seconds; FLAGS_communicator_send_wait_times counts waits of this length
 _LEAD = "FLAGS_communicator_max_lead"
-# Own steps that parameters may lack at most where a program is made for a communicator and no bound is set. In real
-# Fluid they lack 7 on average and 13 in the 95th percentile when steps are short (bench/staleness.py).
-_IN_BACKGROUND = 8
+# Own steps that parameters may lack at most where a program is made for a communicator and no bound is set: as many as
+# real Fluid's lack on average when steps are short (bench/staleness.py).
+_IN_BACKGROUND = 4
 _IN_BACKGROUND_ONE_BY_ONE = 1  # the same where steps are not merged: one is computed while another is on its way
 
 

@@ -29,7 +29,7 @@ def test_a_fixed_bound_is_allowed_from_the_first_step():
 
 def test_it_grows_by_a_step_per_message_while_gradients_agree_up_to_the_bound():
     found = run(Ahead(ADAPTS), [[1.0, 2.0]] * 20)
-    assert found[:5] == [0] * 5, "the first messages compile"
+    assert found[:3] == [0] * 3, "the first messages compile"
     assert all(after - before in (0, 1) for before, after in itertools.pairwise(found))
     assert found[-1] == 4
 
@@ -40,7 +40,7 @@ def test_it_begins_again_when_gradients_point_back():
     assert run(ahead, [[1.0, 2.0], [-1.0, -1.9]]) == [4, 0]
     assert run(ahead, [[1.0, 2.0], [-1.0, -2.0]] * 6)[-1] == 0
     found = run(ahead, [[1.0, 2.0]] * 10)
-    assert found[:3] == [0, 0, 1] and found[-1] == 4
+    assert found[:3] == [0, 1, 2] and found[-1] == 4
 
 
 def test_gradients_without_a_common_direction_change_nothing():
@@ -49,8 +49,8 @@ def test_gradients_without_a_common_direction_change_nothing():
     assert run(ahead, [np.zeros(12).tolist()] * 8)[-1] == 0
 
 
-@pytest.mark.parametrize(("message", "allowed"), [(0.05, 0), (0.09, 0), (0.25, 2), (10.0, 4)])
-def test_only_as_many_steps_as_fit_into_the_time_of_a_message(message, allowed):
+@pytest.mark.parametrize(("message", "allowed"), [(0.05, 0), (0.19, 0), (0.45, 2), (10.0, 4)])
+def test_only_as_many_steps_as_fit_into_half_the_time_of_a_message(message, allowed):
     assert run(Ahead(ADAPTS), [[1.0]] * 30, message=message)[-1] == allowed
 
 

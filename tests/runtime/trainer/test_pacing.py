@@ -21,7 +21,7 @@ def pacing(gradients=4, in_background=True, sums=True):
 
 
 def test_without_flags_nothing_waits_and_parameters_come_with_every_reply(given):
-    assert pacing() == Pacing(8, adapts=True, max_merged=None, merge_wait=0.0, pull_after=1)
+    assert pacing() == Pacing(4, adapts=True, max_merged=None, merge_wait=0.0, pull_after=1)
 
 
 def test_a_program_without_a_communicator_waits_for_every_message_as_in_fluid(given):
