@@ -1,6 +1,6 @@
 """Measures staleness from outside: which updates a step has seen, and which were applied before its own gradient was.
 
-  python staleness.py --python PY1 --python PY2 [--models none,fit_a_line,wide_mlp,ctr_dnn] [mode ...]
+  python staleness.py --python PY1 --python PY2 [--models none,fit_a_line,wide_mlp,ctr_dnn] [--plot x.svg] [mode ...]
 
 The probe is a program whose gradient is constant. Each server holds one parameter with an element per trainer; the
 loss of trainer t is the sum of its own elements, and SGD with rate 1 takes 1 off element t at every step of trainer t.
@@ -28,6 +28,7 @@ from typing import Any, Dict
 import numpy as np
 
 import common
+import histograms
 import jobs
 import ps
 
@@ -36,6 +37,7 @@ WARMUP = dict(none=50, fit_a_line=50, wide_mlp=10, ctr_dnn=10)  # compilations a
 SLOW = [
     0.3
 ] * 3  # seconds before each of the last steps: the exchange catches up, and the counts show what a step takes
+DRAWN = [0, 1, 2, 3, 4, 8, 16, 32]
 EDGES = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256]  # bins of the histogram
 
 
@@ -199,18 +201,30 @@ def main():
     p.add_argument("--steps", type=int)
     p.add_argument("--logs", help="keep the logs in this directory")
     p.add_argument("--out", help="append every result to this JSON-lines file")
+    p.add_argument("--plot", help="draw the sums of both kinds to this SVG file")
     p.add_argument("--model", help=argparse.SUPPRESS)
     p.add_argument("modes", nargs="*")
     a = p.parse_args()
     if a.role:
         return child(a)
     jobs.stop_children_when_terminated()
+    panels = []
     for model in a.models:
         for mode in a.modes or jobs.MODES:
+            panels.append(("%s, %s" % (model, mode), []))
             for spec in a.python or [sys.executable]:
                 found = measure(a, jobs.column(spec), model, mode)
+                panels[-1][1].append(total(found))
                 print("%s: model %s, %s, %d servers, %d trainers" % (spec, model, mode, a.pservers, a.trainers))
                 show(found)
+    if a.plot:
+        with open(a.plot, "w") as f:
+            f.write(histograms.svg(panels, a.python, DRAWN, len(a.modes or jobs.MODES)))
+
+
+def total(found):
+    """The staleness of every step: its own earlier steps and those of others."""
+    return [own + others for own, others in zip(found.get("own", ()), found.get("others", ()))]
 
 
 def show(found):
