@@ -14,7 +14,7 @@ def agreement(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float
     0 if one has no length, and -1 if one is not finite: training diverges.
     """
     dot, one, other = (
-        sum(float(np.vdot(a.astype(np.float64), b.astype(np.float64))) for a, b in zip(*pair, strict=True))
+        sum(float(np.vdot(a, b)) for a, b in zip(*pair, strict=True))
         for pair in ((some, others), (some, some), (others, others))
     )
     if not math.isfinite(one * other):

@@ -20,6 +20,7 @@ from refluid.runtime.transport.wire import Value
 
 _REMEMBERED = 3  # messages and steps whose times count
 _WEIGHT = 0.5  # of the last message in the mean agreement
+_LARGEST = 1 << 20  # elements; comparing more of them takes longer than a message saves
 _DESCENDS = 0.3  # gradients that agree this much are those of a descent
 
 
@@ -48,10 +49,10 @@ class Ahead:
             return
         self._messages.append(seconds)
         useful = self._useful()
-        if not useful:
+        dense = [value for value in gradients if isinstance(value, np.ndarray)]
+        if not useful or sum(value.size for value in dense) > _LARGEST:
             self.allowed, self._before, self._agreement = 0, [], 0.0
             return
-        dense = [value for value in gradients if isinstance(value, np.ndarray)]
         agree = agreement(self._before, dense) if len(self._before) == len(dense) else 0.0
         self._before = dense
         if agree < 0:

@@ -58,3 +58,13 @@ def test_it_waits_for_messages_again_when_they_become_faster_than_steps():
     ahead = Ahead(ADAPTS)
     assert run(ahead, [[1.0]] * 20)[-1] == 4
     assert run(ahead, [[1.0]] * 5, message=0.01)[-1] == 0
+
+
+def test_large_gradients_are_not_compared():
+    assert run(Ahead(ADAPTS), [np.ones((1 << 20) + 1)] * 8)[-1] == 0
+
+
+def test_gradients_that_are_not_finite_point_nowhere():
+    ahead = Ahead(ADAPTS)
+    assert run(ahead, [[1.0]] * 20)[-1] == 4
+    assert run(ahead, [[np.inf]])[-1] == 0
