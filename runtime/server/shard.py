@@ -24,7 +24,7 @@ from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.staging import Shifted
 from refluid.lowering.step import CompiledStep, Step
 from refluid.ops.core.values import SelectedRows
-from refluid.runtime.transport.wire import Rows, Value, row_bucket
+from refluid.runtime.transport.wire import Rows, RowSizes, Value
 from refluid.scope import Scope
 
 
@@ -35,7 +35,7 @@ class Shard:
         self._program = listen.block.program
         self._scope, self._place = scope, place
         self._updates: dict[int, _Update] = {}
-        self._sizes: dict[str, int] = {}
+        self._row_sizes = RowSizes()
         blocks: list[Block] = listen.attr("optimize_blocks")
         lr_index = listen.attrs.get("lr_decay_block_id", -1)
         self._lr_block = self._program.block(lr_index) if lr_index >= 0 else None
@@ -119,15 +119,8 @@ class Shard:
         if not isinstance(value, Rows):
             return Shifted.of(value)
         height = self.pushable[name].shape[0]
-        size = self._bucket(name, max(len(push[name].rows) for push in pushes))  # pyright: ignore[reportAttributeAccessIssue]
+        size = self._row_sizes.fit(name, max(len(push[name].rows) for push in pushes))  # pyright: ignore[reportAttributeAccessIssue]
         return SelectedRows(*value.padded(height, size), height)
-
-    def _bucket(self, name: str, count: int) -> int:
-        """A number of rows to pad to, compiled already if possible: any other one compiles the update again."""
-        size = self._sizes.get(name, 0)
-        if not size // 4 <= count <= size:
-            size = self._sizes[name] = row_bucket(count + count // 8)
-        return size
 
     def _make_update(self, pushes: int) -> _Update:
         blocks = self._blocks if self._lr_block is None or not self._per_trainer else [self._lr_block, *self._blocks]

@@ -17,7 +17,7 @@ from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.geo_deltas import Snapshot
 from refluid.runtime.trainer.pacing import max_lead
 from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, join, pack
-from refluid.runtime.transport.wire import Rows, Value, row_bucket
+from refluid.runtime.transport.wire import Rows, RowSizes, Value
 from refluid.scope import Scope
 
 
@@ -33,6 +33,7 @@ class GeoExchange(TrainerExchange):
         self._snapshots = {
             v.name: Snapshot(started[v.name], plan.job.trainers) for v in plan.pushes if not plan.averages
         }
+        self._row_sizes = RowSizes()
         self._since = 0  # steps since the last push
         unknown = plan.geo_steps - 1
         self.session.unknown_steps = unknown
@@ -84,7 +85,9 @@ class GeoExchange(TrainerExchange):
             received = replies[part.endpoint][part.name]
             assert isinstance(received, Rows)
             changes = snapshot.changes(Rows(received.rows + part.start, received.values))
-            value = _add_rows(value, *changes.padded(value.shape[0], row_bucket(len(changes.rows))))
+            value = _add_rows(
+                value, *changes.padded(value.shape[0], self._row_sizes.fit(variable.name, len(changes.rows)))
+            )
         return value
 
 

@@ -58,6 +58,20 @@ def row_bucket(count: int) -> int:
     return max(64, round_up(count, digits=2))
 
 
+class RowSizes:
+    """The numbers of rows that rows of tables are padded to: one in use as long as it fits, as others compile anew."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+
+    def fit(self, table: str, count: int) -> int:
+        """The number of rows to pad ``count`` rows of a table to."""
+        size = self._sizes.get(table, 0)
+        if not size // 4 <= count <= size:
+            size = self._sizes[table] = row_bucket(count + count // 8)
+        return size
+
+
 Value = np.ndarray | Rows
 
 

@@ -59,14 +59,6 @@ def test_only_touched_rows_change_and_repeated_rows_add_up():
     assert not np.delete(changed, [3, 5], axis=0).any()
 
 
-def test_numbers_of_rows_that_are_close_share_a_compiled_size():
-    shard = make_shard()
-    sizes = {shard._bucket("t", count) for count in (50, 60, 40, 64, 30)}
-    assert len(sizes) == 1
-    assert shard._bucket("t", 1000) >= 1000
-    assert shard._bucket("t", 10) < 1000 // 4, "far fewer rows are not padded to the largest size for good"
-
-
 def test_what_was_read_does_not_change_with_the_next_update():
     shard = make_shard()
     view = shard.read([BIAS])[BIAS]

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from refluid.lowering.staging import Shifted, phase_of
 from refluid.runtime.transport import connection as transport
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.wire import Rows, pb
+from refluid.runtime.transport.wire import Rows, RowSizes, pb
 
 DTYPES = st.sampled_from([np.float32, np.float64, np.int64, np.int32, np.float16, np.bool_, np.uint8])
 DENSE = arrays.arrays(DTYPES, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
@@ -101,3 +101,11 @@ def test_chunks_put_together_are_the_message(sizes):
 
     assert b"".join(chunks) == b"".join(buffers)
     assert all(len(chunk) <= transport.CHUNK for chunk in chunks)
+
+
+def test_numbers_of_rows_that_are_close_share_a_compiled_size():
+    sizes = RowSizes()
+    assert len({sizes.fit("t", count) for count in (50, 60, 40, 64, 30)}) == 1
+    assert sizes.fit("t", 1000) >= 1000
+    assert sizes.fit("t", 10) < 1000 // 4, "far fewer rows are not padded to the largest size for good"
+    assert sizes.fit("other", 10) == 64
