@@ -8,18 +8,22 @@ COLORS = ("#c0392b", "#2471a3", "#1e8449", "#7d3c98")
 
 def svg(panels, names, per_row):
     """`panels`: (title, target, [curve of each name]); a curve is [(seconds, loss)]. The loss axis is logarithmic."""
-    rows = (len(panels) + per_row - 1) // per_row
-    width, height = per_row * (WIDTH + MARGIN) + MARGIN, rows * (HEIGHT + MARGIN + 16) + MARGIN
+    return page([_panel(*panel) for panel in panels], names, per_row, WIDTH + MARGIN, HEIGHT + MARGIN + 16)
+
+
+def page(drawings, names, per_row, across, down):
+    """Drawings in rows, each in a cell of this size, below the names in their colors."""
+    rows = (len(drawings) + per_row - 1) // per_row
     out = [
-        '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="10">'
-        % (width, height),
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="10">'
+        % (per_row * across + MARGIN, rows * down + MARGIN),
         '<rect width="100%" height="100%" fill="white"/>',
     ]
     for i, name in enumerate(names):
         out.append('<text x="%d" y="14" fill="%s">%s</text>' % (MARGIN + 200 * i, COLORS[i % len(COLORS)], name))
-    for i, panel in enumerate(panels):
-        x, y = MARGIN + i % per_row * (WIDTH + MARGIN), MARGIN + i // per_row * (HEIGHT + MARGIN + 16)
-        out.append('<g transform="translate(%d %d)">%s</g>' % (x, y, _panel(*panel)))
+    for i, drawing in enumerate(drawings):
+        x, y = MARGIN + i % per_row * across, MARGIN + i // per_row * down
+        out.append('<g transform="translate(%d %d)">%s</g>' % (x, y, drawing))
     return "\n".join(out + ["</svg>\n"])
 
 

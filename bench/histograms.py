@@ -1,25 +1,14 @@
 """Draws histograms of several measurements as small multiples, straight to SVG: nothing to install."""
 
-from curves import COLORS, MARGIN
+from curves import COLORS, MARGIN, page
 
 WIDTH, HEIGHT = 150, 70
 
 
 def svg(panels, names, edges, per_row):
     """`panels`: (title, [values of each name]); a bin is from one edge up to the next, the last one has no end."""
-    rows = (len(panels) + per_row - 1) // per_row
-    width, height = per_row * (WIDTH + MARGIN) + MARGIN, rows * (HEIGHT + MARGIN) + MARGIN
-    out = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="10">'
-        % (width, height),
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
-    for i, name in enumerate(names):
-        out.append('<text x="%d" y="14" fill="%s">%s</text>' % (MARGIN + 120 * i, COLORS[i % len(COLORS)], name))
-    for i, (title, series) in enumerate(panels):
-        x, y = MARGIN + i % per_row * (WIDTH + MARGIN), MARGIN + i // per_row * (HEIGHT + MARGIN)
-        out.append('<g transform="translate(%d %d)">%s</g>' % (x, y, _panel(title, series, edges)))
-    return "\n".join(out + ["</svg>\n"])
+    drawings = [_panel(title, series, edges) for title, series in panels]
+    return page(drawings, names, per_row, WIDTH + MARGIN, HEIGHT + MARGIN)
 
 
 def shares(values, edges):

@@ -65,6 +65,6 @@ class Averages:
         """What a trainer goes on with, given the values that the server holds."""
         expected = self._expected.get(trainer, {})
         self._given[trainer] = {
-            name: value + expected[name] if name in expected else value for name, value in held.items()
+            name: value + expected[name] if name in expected else np.array(value) for name, value in held.items()
         }
         return self._given[trainer]

@@ -25,6 +25,9 @@ os.environ.setdefault("FLAGS_initial_cpu_memory_in_mb", "16")  # or every proces
 import models
 import train
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from cluster.jobs import free_endpoints
+
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "real_fluid.npz")
 MODES = ["local", "local_each", "tasync", "async", "half_async", "geo", "geo100", "tsync"]
 RATES = [0.1, 1 / 3.0, 1.0, 3.0]
@@ -92,16 +95,6 @@ def show_logs(folder):
         if name.endswith(".log"):
             with open(os.path.join(folder, name)) as file:
                 print(name, file.read()[-600:])
-
-
-def free_endpoints(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    endpoints = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return endpoints
 
 
 def record(case):
