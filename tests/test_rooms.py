@@ -38,7 +38,7 @@ MAY_USE = {
     "refluid.files": {"refluid.ops", "refluid.ir", "state"},
     "refluid.readers": {"state"},
     "refluid.inference": {*CORE, "refluid.files"},
-    "refluid": {*CORE, "refluid.inference"},  # the modules directly in refluid: the executor and what surrounds it
+    "refluid": {*CORE, "refluid.inference", "refluid.readers"},  # the modules directly in refluid: the executor and what surrounds it
     "refluid.transpiler": {"refluid.ir"},
     "refluid.runtime": {*COMPILER, *RUNTIME},  # plans exchanges for trainers and servers
     "refluid.runtime.transport": {*COMPILER, "refluid.runtime.observe"},

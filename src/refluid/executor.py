@@ -32,6 +32,7 @@ from refluid.lowering.ragged import PaddingError
 from refluid.lowering.step import CompiledStep, Step, StepKey
 from refluid.ops.core.values import to_dense
 from refluid.places import CPUPlace, Place, check_place
+from refluid.reading import reading_of, take_batches
 from refluid.scope import Scope, global_scope
 from refluid.tensors import RemoteArray
 
@@ -105,6 +106,13 @@ class Executor:
     def _run(
         self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, call: Any
     ) -> list[Any]:
+        reading = reading_of(program)
+        if reading.makers:
+            reading.prepare(scope)
+        missing = reading.missing(feed)
+        if missing:
+            feed = {**take_batches(missing, scope), **(feed or {})}
+            return self.run(program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
         exact = program in self._exact
         names, values = read_feed(program, feed, self._target, self.buckets, exact) if feed else ((), [])
         fetches = fetch_names(fetch_list) if fetch_list is not None else ()

@@ -36,6 +36,12 @@ class ScopeVariable:
         """Returns the array of tensors, creating it on first use."""
         return self._get(LoDTensorArray)
 
+    def get_reader(self) -> Any:
+        """Returns the reader that a program has put here."""
+        if self.holder is None or isinstance(self.holder, LoDTensor | SelectedRowsTensor | LoDTensorArray):
+            raise RuntimeError(f"variable {self.name} holds no reader; run the program that makes it first")
+        return self.holder
+
     def _get(self, kind: type) -> Any:
         if self.holder is None:
             self.holder = kind()

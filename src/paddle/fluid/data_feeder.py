@@ -9,6 +9,8 @@ from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
 from refluid.places import CUDAPlace, cuda_device_count
 from refluid.readers.batching import Slot
+from refluid.readers.sources import Batches
+from refluid.tensors import LoDTensor
 
 __all__ = ["DataFeeder"]
 
@@ -30,11 +32,12 @@ class DataFeeder:
 
             program = default_main_program()
         self.place = place
-        self._slots = [_slot(variable, program) for variable in feed_list]
-        self.feed_names = [slot.name for slot in self._slots]
-        self.feed_shapes = [slot.shape for slot in self._slots]
-        self.feed_dtypes = [slot.dtype.name for slot in self._slots]
-        self.feed_lod_level = [slot.lod_level for slot in self._slots]
+        slots = [slot_of(variable, program) for variable in feed_list]
+        self._batches = Batches(tuple(slots))
+        self.feed_names = [slot.name for slot in slots]
+        self.feed_shapes = [slot.shape for slot in slots]
+        self.feed_dtypes = [slot.dtype.name for slot in slots]
+        self.feed_lod_level = [slot.lod_level for slot in slots]
 
     def feed(self, iterable):
         """Returns the feed of one batch: variable name -> tensor.
@@ -42,12 +45,7 @@ class DataFeeder:
         Args:
           iterable: samples, each with one field per variable.
         """
-        samples = list(iterable)
-        for count in set(map(len, samples)) - {len(self._slots)}:
-            names = ", ".join(self.feed_names)
-            raise ValueError(f"a sample has {count} fields, but {len(self._slots)} variables are fed: {names}")
-        columns = zip(*samples, strict=True) if samples else itertools.repeat(())
-        return {slot.name: slot.tensor(column) for slot, column in zip(self._slots, columns, strict=False)}
+        return dict(zip(self.feed_names, map(as_tensor, self._batches.of_list(iterable)), strict=True))
 
     def feed_parallel(self, iterable, num_places=None):
         """Returns the feeds of several batches, one per device.
@@ -94,12 +92,18 @@ class DataFeeder:
         return int(os.environ.get("CPU_NUM", "1"))
 
 
-def _slot(variable, program):
+def slot_of(variable, program):
+    """What a fed variable, or the variable of that name in a program, expects."""
     if isinstance(variable, str):
         variable = program.block(0).var(variable)
     if not isinstance(variable, Variable):
         raise TypeError(f"feed_list must hold variables or their names, not {type(variable).__name__}")
     return Slot(variable.name, variable.shape, as_numpy(variable.dtype), variable.lod_level)
+
+
+def as_tensor(value):
+    """A LoDTensor with that value, unless it is one."""
+    return value if isinstance(value, LoDTensor) else LoDTensor(value)
 
 
 def convert_dtype(dtype):

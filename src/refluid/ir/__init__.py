@@ -13,7 +13,7 @@ from refluid.ir.program import (
     switch_startup_program,
 )
 from refluid.ir.roles import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR, OpRole
-from refluid.ir.variable import Parameter, Variable, name_of
+from refluid.ir.variable import Parameter, ReadTensor, Variable, name_of
 from refluid.ir.vartype import VarType, as_dtype, as_numpy
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Operator",
     "Parameter",
     "Program",
+    "ReadTensor",
     "VarType",
     "Variable",
     "as_dtype",

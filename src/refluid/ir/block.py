@@ -153,7 +153,7 @@ class Block:
         if var.name in self.vars:
             return self.vars[var.name]
         clone = Variable(self, type=var.type, name=var.name, lod_level=var.lod_level, is_data=var.is_data)
-        clone._shape, clone._dtype = var._shape, var._dtype
+        clone._shape, clone._dtype, clone.read_tensors = var._shape, var._dtype, var.read_tensors
         clone._persistable = True if force_persistable else var.persistable
         self.vars[clone.name] = clone
         self.program.changed()

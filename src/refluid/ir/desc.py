@@ -9,6 +9,7 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.variable import Variable
+from refluid.ir.vartype import VarType
 
 
 class ProgramView:
@@ -138,3 +139,13 @@ class VarView:
 
     def shape(self) -> list[int]:
         return list(self._viewed.shape)
+
+    def shapes(self) -> list[list[int]]:
+        """Returns the shapes of the tensors of a reader's batches."""
+        return [list(tensor.shape) for tensor in self._viewed.read_tensors]
+
+    def dtypes(self) -> list[VarType]:
+        return [tensor.dtype for tensor in self._viewed.read_tensors]
+
+    def lod_levels(self) -> list[int]:
+        return [tensor.lod_level for tensor in self._viewed.read_tensors]

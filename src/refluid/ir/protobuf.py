@@ -19,7 +19,7 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.overwritten import connect_overwritten, named_inputs
 from refluid.ir.program import Program
-from refluid.ir.variable import Variable
+from refluid.ir.variable import ReadTensor, Variable
 from refluid.ir.vartype import VarType
 
 pb: Any = framework_pb2  # generated: its names exist only at run time
@@ -124,9 +124,13 @@ def _fill_variable(out: Any, variable: Variable) -> None:
     elif variable.type == VarType.LOD_TENSOR_ARRAY:
         _fill_tensor(out.type.tensor_array.tensor, variable)
         out.type.tensor_array.lod_level = variable.lod_level
+    elif variable.type == VarType.READER:
+        for tensor in variable.read_tensors:
+            described = out.type.reader.lod_tensor.add(lod_level=tensor.lod_level)
+            _fill_tensor(described.tensor, tensor)
 
 
-def _fill_tensor(out: Any, variable: Variable) -> None:
+def _fill_tensor(out: Any, variable: Variable | ReadTensor) -> None:
     out.data_type = int(variable.dtype)
     out.dims.extend(variable.shape)
 
@@ -144,6 +148,11 @@ def _variable(block: Block, described: Any) -> Variable:
     elif type == VarType.SELECTED_ROWS and described.type.HasField("selected_rows"):
         rows = described.type.selected_rows
         variable._shape, variable._dtype = tuple(rows.dims), VarType(rows.data_type)
+    elif type == VarType.READER:
+        variable.read_tensors = tuple(
+            ReadTensor(tuple(each.tensor.dims), VarType(each.tensor.data_type), each.lod_level)
+            for each in described.type.reader.lod_tensor
+        )
     return variable
 
 

@@ -9,8 +9,7 @@ from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.roles import OpRole
 from refluid.ir.variable import Variable, name_of
-
-_READERS = frozenset({"read", "create_double_buffer_reader", "create_py_reader", "create_batch_reader"})
+from refluid.ops.core.registry import handles_readers
 
 
 def prune(program: Program, targets: Sequence[Any] | Any, feeds: Sequence[str] = ()) -> Program:
@@ -84,7 +83,7 @@ def set_test_mode(program: Program) -> None:
 def drop_readers(program: Program) -> None:
     """Removes the ops that read data inside the program, and everything before the last of them."""
     block = program.global_block()
-    last = max((i for i, op in enumerate(block.ops) if op.type in _READERS), default=-1)
+    last = max((i for i, op in enumerate(block.ops) if handles_readers(op.type)), default=-1)
     block.ops = block.ops[last + 1 :]
     block.vars = {name: v for name, v in block.vars.items() if v.type.name != "READER"}
     program.changed()

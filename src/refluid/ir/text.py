@@ -11,6 +11,7 @@ from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.roles import OP_NAMESCOPE, OP_ROLE, OP_ROLE_VAR
 from refluid.ir.variable import Parameter, Variable
+from refluid.ir.vartype import VarType
 
 _HIDDEN = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
 
@@ -33,6 +34,9 @@ def variable_text(variable: Variable, with_details: bool = False) -> str:
     """``param fc_0.w_0 : LOD_TENSOR.FP32[13, 1] persistable``"""
     kind = "param" if isinstance(variable, Parameter) else "var"
     words = [f"{kind} {variable.name} : {variable.type.name}.{variable.dtype.name}{list(variable.shape)}"]
+    if variable.type == VarType.READER:
+        tensors = ", ".join(f"{dtype.name}{list(shape)}" for shape, dtype, _ in variable.read_tensors)
+        words = [f"{kind} {variable.name} : {variable.type.name}({tensors})"]
     if variable.lod_level:
         words.append(f"lod {variable.lod_level}")
     words += [word for word in ("persistable", "stop_gradient", "is_data") if getattr(variable, word)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refluid.ir import unique_name
 from refluid.ir.vartype import VarType, as_dtype
@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from refluid.ir.desc import VarView
 
 _TENSORS = (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY)
+
+
+class ReadTensor(NamedTuple):
+    """One of the tensors that the batches of a reader consist of."""
+
+    shape: tuple[int, ...]
+    dtype: VarType
+    lod_level: int = 0
 
 
 class Variable:
@@ -48,6 +56,7 @@ class Variable:
         self.is_data = is_data
         self.need_check_feed = need_check_feed
         self.belong_to_optimizer = belong_to_optimizer
+        self.read_tensors: tuple[ReadTensor, ...] = ()  # of a reader's batches, where the type is READER
         self.op: Any = None  # the last operator that writes this variable
 
     if TYPE_CHECKING:  # `paddle.fluid` adds these operators when it is imported

@@ -60,6 +60,7 @@ class Lowered:
         self.inner: dict[int, tuple[int, Schedule]] = {}  # block index -> program version, schedule
         # Steps by the form of a call of `Executor.run`. Weak, because a step also belongs to its scope.
         self.by_call: dict[tuple[Any, ...], ref[Step]] = {}
+        self.reading: Any = None  # `refluid.reading.Reading` of one version of the program
 
     def remember_call(self, call: tuple[Any, ...], step: Step) -> None:
         """Lets later calls of the same form find their step directly."""

@@ -59,7 +59,7 @@ def make_plan(
     With ``feeds``, operators that lead neither to a fetch nor to state are left out. Lookups in tables that are
     ``remote``, held by other processes, become exchanges.
     """
-    ops = [op for op in block.ops if op.type not in BOUNDARY]
+    ops = [op for op in block.ops if op.type not in BOUNDARY and not op.definition.makes_reader]
     if feeds is not None:
         ops = needed_operators(ops, {*fetches, *_persistable_writes(block, ops)}, frozenset(feeds))
     ops = _remote_lookups_first(ops, remote)

@@ -21,8 +21,10 @@ class Slot:
     dtype: np.dtype
     lod_level: int = 0
 
-    def tensor(self, samples: Sequence[Any]) -> LoDTensor:
-        """The tensor of a batch: samples stacked, or their rows concatenated with the lengths recorded."""
+    def value(self, samples: Sequence[Any]) -> np.ndarray | LoDTensor:
+        """What is fed for a batch: the samples stacked, or their rows concatenated with the lengths recorded."""
+        if not self.lod_level:
+            return self._shaped(self._stacked(samples))
         rows, lod = samples, []
         for level in range(self.lod_level):
             lod.append(list(itertools.accumulate(map(self._length, rows), initial=0)))

@@ -15,6 +15,7 @@ from typing import Any
 # A thread that is inside the user's reader when the consumer leaves stops as soon as the reader returns; the consumer
 # waits for it at most this long.
 _JOIN_TIMEOUT = 1.0
+_END = object()
 
 
 class Closed(Exception):
@@ -54,28 +55,62 @@ class Channel:
             self._items.clear()
             self._changed.notify_all()
 
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._items or not self._open)
-                if not self._items:
-                    break
+    def get(self, default: Any) -> Any:
+        """Takes an item, waiting for one; at the end raises the producer's error or returns ``default``."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or not self._open)
+            if self._items:
                 item = self._items.popleft()
                 self._changed.notify_all()
-            yield item
+                return item
         if self._error is not None:
             raise self._error
+        return default
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        while (item := self.get(_END)) is not _END:
+            yield item
+
+
+class ReadAhead:
+    """The items of ``source()``, which a thread reads up to ``size`` items ahead, from now on.
+
+    The thread ends when the items do, when this is closed, and when it is forgotten.
+    """
+
+    def __init__(self, source: Callable[[], Iterable[Any]], size: int):
+        self._items = Channel(size)
+        self._thread = _start("read ahead", _fill, self._items, source)
+
+    def take(self, default: Any) -> Any:
+        """Takes the next item; raises the source's error after the items before it, and returns ``default`` at the end."""
+        return self._items.get(default)
+
+    def close(self) -> None:
+        """Drops what was read and waits for the thread, unless it is inside of the source for long."""
+        self._items.close()
+        _join(self._thread)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __del__(self) -> None:
+        self._items.close()
 
 
 def read_ahead(source: Callable[[], Iterable[Any]], size: int) -> Iterator[Any]:
     """Yields the items of ``source()``, which a thread reads up to ``size`` items ahead."""
-    items = Channel(size)
-    thread = _start("read ahead", _fill, items, source)
+    ahead = ReadAhead(source, size)
     try:
-        yield from items
+        yield from ahead
     finally:
-        items.close()
-        _join(thread)
+        ahead.close()
 
 
 def map_in_threads(

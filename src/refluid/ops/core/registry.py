@@ -22,7 +22,8 @@ from refluid.errors import UnknownOpError
 
 GRAD_SUFFIX = "@GRAD"
 EMPTY = "@EMPTY@"  # the name of an output that is not needed
-BOUNDARY = frozenset({"feed", "fetch"})  # ops that move values between a program and its caller; they have no rule
+# Ops that move values between a program and its caller or its readers; they have no rule.
+BOUNDARY = frozenset({"feed", "fetch", "read"})
 
 # Keyword-only parameters that the lowering provides; they are not attributes of the op.
 _SERVICES = frozenset({"key", "host", "run_block"})
@@ -78,6 +79,7 @@ class OpDef:
     loops: bool = False
     matrix: str | None = None
     rows_of: str | None = None
+    makes_reader: bool = False  # it puts a reader into the scope, before a step; see `refluid.reading`
     forward: OpDef | None = None  # set on derived gradient ops only
 
     @property
@@ -293,6 +295,11 @@ def is_known(type: str) -> bool:
     except UnknownOpError:
         return False
     return True
+
+
+def handles_readers(type: str) -> bool:
+    """Whether an op makes a reader or takes a batch from one."""
+    return type == "read" or (type in _OPS and _OPS[type].makes_reader)
 
 
 def gradient_of(definition: OpDef) -> OpDef | None:

@@ -1,0 +1,86 @@
+"""Readers of what Python code of this process generates: a queue that a thread fills, and double buffers."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from refluid.readers.making import makes
+from refluid.readers.reader import Batch, Reader, WrappingReader
+from refluid.readers.sources import Source
+from refluid.readers.threads import ReadAhead
+
+
+class QueueReader(Reader):
+    """Batches of a generator, which a thread puts into a queue; the reader of `create_py_reader`.
+
+    A pass lasts from `start` to `reset`. Errors of the generator are raised where the next batch is taken.
+    """
+
+    def __init__(self, capacity: int, methods: str = "decorate_paddle_reader() or another decorate method"):
+        if int(capacity) < 1:
+            raise ValueError(f"the capacity of a reader must be at least 1, not {capacity}")
+        self.capacity = int(capacity)
+        self.source: Source | None = None
+        self._methods = methods
+        self._ahead: ReadAhead | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        with self._lock:
+            if self.source is None:
+                raise RuntimeError(f"{self.name}: no generator is set; call {self._methods} before start()")
+            if self._ahead is not None:
+                raise RuntimeError(f"{self.name}: start() was called before; call reset() to begin another pass")
+            self._ahead = ReadAhead(self.source, self.capacity)
+
+    def reset(self) -> None:
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+    def next(self) -> Batch | None:
+        ahead = self._ahead
+        if ahead is None:
+            raise RuntimeError(f"{self.name}: call start() before running a program that reads from it")
+        return ahead.take(None)
+
+    def size(self) -> int:
+        """How many batches are ready."""
+        return 0 if self._ahead is None else len(self._ahead)
+
+
+@makes("create_py_reader")
+def create_py_reader(queue: Any, **attrs: Any) -> Reader:
+    """The queue that the layer has put into the scope."""
+    if not isinstance(queue, QueueReader):
+        raise TypeError(f"create_py_reader expects the queue of a py_reader, not a {type(queue).__name__}")
+    return queue
+
+
+@makes("create_double_buffer_reader")
+class DoubleBuffer(WrappingReader):
+    """Reads two batches ahead in a thread, unless the reader below does so already."""
+
+    def __init__(self, wrapped: Reader, place: str = "AUTO"):
+        super().__init__(wrapped)
+        self._ahead: ReadAhead | None = None
+        self._lock = threading.Lock()
+
+    def reset(self) -> None:
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+        super().reset()
+
+    def next(self) -> Batch | None:
+        if isinstance(self.wrapped, QueueReader):
+            return self.wrapped.next()
+        with self._lock:
+            if self._ahead is None:
+                wrapped = self.wrapped  # not self: a thread must not keep a forgotten reader alive
+                self._ahead = ReadAhead(lambda: iter(wrapped.next, None), 2)
+            ahead = self._ahead
+        return ahead.take(None)

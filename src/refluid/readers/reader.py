@@ -1,0 +1,43 @@
+"""What a reader of a program is: an object in the scope from which `read` operators take batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+Batch = Sequence[Any]  # one array or LoDTensor for each variable that a `read` operator writes
+
+
+class Reader(ABC):
+    """A source of batches, one pass after the other.
+
+    The executor sets ``name``, the name of the variable that holds the reader, for error messages.
+    """
+
+    name: str = "a reader"
+    origin: Any = None  # the operator that made it, as `refluid.reading` compares it
+
+    def start(self) -> None:
+        """Begins a pass. Readers of files begin by themselves, at the first batch."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Ends a pass, at its end or before; stops threads and closes files. The next pass starts from the beginning."""
+
+    @abstractmethod
+    def next(self) -> Batch | None:
+        """The next batch, or None at the end of a pass, and then again until `reset`."""
+
+
+class WrappingReader(Reader):
+    """A reader that changes what another one reads; a pass begins and ends with that of the other."""
+
+    def __init__(self, wrapped: Reader):
+        self.wrapped = wrapped
+
+    def start(self) -> None:
+        self.wrapped.start()
+
+    def reset(self) -> None:
+        self.wrapped.reset()
