@@ -40,6 +40,12 @@ def read_feed(
     return tuple(feed), values
 
 
+def plain_value(value: Any) -> Any:
+    """The NumPy array of a tensor without sequences; any other value unchanged."""
+    plain = value.__class__ is LoDTensor and not value._lod and value.value.__class__ is np.ndarray
+    return value.value if plain else value
+
+
 def signature(values: Sequence[Any]) -> tuple[Any, ...]:
     """Returns what a compiled step depends on: shapes and dtypes, and how sequences are padded."""
     return tuple([(v.shape, v.dtype) if v.__class__ is not Ragged else _ragged_signature(v) for v in values])

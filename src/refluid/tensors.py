@@ -111,9 +111,16 @@ class LoDTensor:
 
     def __init__(self, value: Any = None, lod: Sequence[Sequence[int]] = ()):
         self.value = value
-        self._lod: tuple[tuple[int, ...], ...] = ()
+        self._lod: tuple[np.ndarray, ...] = ()
         if lod:
             self.set_lod(lod)
+
+    @classmethod
+    def of(cls, value: Any, lod: tuple[np.ndarray, ...]) -> LoDTensor:
+        """A tensor with offsets that are known to be valid, as integer arrays."""
+        tensor = cls(value)
+        tensor._lod = lod
+        return tensor
 
     def set(self, array: Any, place: Place | None = None) -> None:
         """Copies ``array`` into the tensor; its sequence offsets stay as they are."""
@@ -150,14 +157,14 @@ class LoDTensor:
 
     def lod(self) -> list[list[int]]:
         """Returns the offsets of each level."""
-        return [list(level) for level in self._lod]
+        return [level.tolist() for level in self._lod]
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
         """Sets the offsets, which must match each other and the number of rows."""
-        levels = tuple(tuple(int(offset) for offset in level) for level in lod)
+        levels = tuple(np.array(level if isinstance(level, np.ndarray) else list(level), np.int64) for level in lod)
         problem = _lod_problem(levels, None if self.value is None else self.value.shape)
         if problem:
-            raise ValueError(f"the LoD {[list(level) for level in levels]} is not valid: {problem}")
+            raise ValueError(f"the LoD {[level.tolist() for level in levels]} is not valid: {problem}")
         self._lod = levels
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
@@ -166,7 +173,7 @@ class LoDTensor:
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
         """Sets the offsets from sequence lengths."""
-        self.set_lod([[0, *np.cumsum(level).tolist()] for level in recursive_sequence_lengths])
+        self.set_lod([np.concatenate(([0], np.cumsum(level))) for level in recursive_sequence_lengths])
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Whether the offsets match each other and the number of rows."""
@@ -193,11 +200,11 @@ class LoDTensor:
     __repr__ = __str__
 
 
-def _lod_problem(levels: tuple[tuple[int, ...], ...], shape: Sequence[int] | None) -> str | None:
+def _lod_problem(levels: tuple[np.ndarray, ...], shape: Sequence[int] | None) -> str | None:
     for number, level in enumerate(levels):
         if len(level) < 2 or level[0] != 0:
             return f"level {number} must start with 0 and hold at least one sequence"
-        if any(b < a for a, b in pairwise(level)):
+        if (level[1:] < level[:-1]).any():
             return f"the offsets of level {number} decrease"
     for number, (level, below) in enumerate(pairwise(levels)):
         if level[-1] != len(below) - 1:

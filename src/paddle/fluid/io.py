@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paddle.batch import batch
+from paddle.fluid.reader import DataLoader, PyReader
 from paddle.reader import buffered, cache, chain, compose, firstn, map_readers, shuffle, xmap_readers
 from refluid.files import inference_models, program_state, variables
 from refluid.ir import Parameter, Program, Variable, default_main_program
@@ -15,6 +16,8 @@ from refluid.ir.slices import slices_of
 from refluid.scope import Scope, global_scope
 
 __all__ = [
+    "DataLoader",
+    "PyReader",
     "batch",
     "buffered",
     "cache",

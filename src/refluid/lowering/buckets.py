@@ -210,14 +210,12 @@ def round_up(size: int, digits: int = 3) -> int:
 
 def to_tensor(value: Ragged) -> LoDTensor:
     """Converts a computed sequence to a tensor without padding."""
-    levels: list[list[int]] = []
+    levels: list[np.ndarray] = []
     count: int | None = None
     for offsets in value.offsets:
         level = np.asarray(offsets)
         level = level if count is None else level[: count + 1]
-        levels.append(level.tolist())
+        levels.append(level)
         count = int(level[-1])
-    tensor = LoDTensor(np.asarray(value.data)[:count].copy())
     # Not by set_lod: an empty result, as when a mask picks no sequence, has a LoD that users must not feed.
-    tensor._lod = tuple(map(tuple, levels[value.hidden :]))
-    return tensor
+    return LoDTensor.of(np.asarray(value.data)[:count].copy(), tuple(levels[value.hidden :]))

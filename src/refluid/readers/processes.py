@@ -35,7 +35,7 @@ def mix(readers: list[Reader], queue_size: int | None) -> Iterator[Any]:
         fork.Process(target=_run, args=(reader, index, transport), daemon=True) for index, reader in enumerate(readers)
     ]
     try:
-        _start(processes)
+        start_forked(processes)
         transport.enter_parent()
         ended = 0
         for kind, index, payload in transport.receive(processes):
@@ -58,7 +58,8 @@ def mix(readers: list[Reader], queue_size: int | None) -> Iterator[Any]:
         transport.close()
 
 
-def _start(processes: list[Any]) -> None:
+def start_forked(processes: list[Any]) -> None:
+    """Starts processes of the "fork" kind."""
     with warnings.catch_warnings():
         # JAX and Python warn about forking a process with threads. The child only calls the reader, which takes none
         # of the locks that those threads may hold.

@@ -9,6 +9,7 @@ from refluid.readers.making import makes
 from refluid.readers.reader import Batch, Reader, WrappingReader
 from refluid.readers.sources import Source
 from refluid.readers.threads import ReadAhead
+from refluid.readers.workers import read_ahead_of
 
 
 class QueueReader(Reader):
@@ -17,11 +18,12 @@ class QueueReader(Reader):
     A pass lasts from `start` to `reset`. Errors of the generator are raised where the next batch is taken.
     """
 
-    def __init__(self, capacity: int, methods: str = "decorate_paddle_reader() or another decorate method"):
+    def __init__(self, capacity: int, methods: str, *, in_worker: bool = False):
         if int(capacity) < 1:
             raise ValueError(f"the capacity of a reader must be at least 1, not {capacity}")
         self.capacity = int(capacity)
         self.source: Source | None = None
+        self.in_worker = in_worker  # run the generator in a process of its own
         self._methods = methods
         self._ahead: ReadAhead | None = None
         self._lock = threading.Lock()
@@ -32,7 +34,7 @@ class QueueReader(Reader):
                 raise RuntimeError(f"{self.name}: no generator is set; call {self._methods} before start()")
             if self._ahead is not None:
                 raise RuntimeError(f"{self.name}: start() was called before; call reset() to begin another pass")
-            self._ahead = ReadAhead(self.source, self.capacity)
+            self._ahead = read_ahead_of(self.source, self.capacity, in_worker=self.in_worker)
 
     def reset(self) -> None:
         with self._lock:

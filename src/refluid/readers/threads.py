@@ -81,8 +81,10 @@ class ReadAhead:
     The thread ends when the items do, when this is closed, and when it is forgotten.
     """
 
+    _closed = True  # until it has begun
+
     def __init__(self, source: Callable[[], Iterable[Any]], size: int):
-        self._items = Channel(size)
+        self._items, self._closed = Channel(size), False
         self._thread = _start("read ahead", _fill, self._items, source)
 
     def take(self, default: Any) -> Any:
@@ -91,7 +93,12 @@ class ReadAhead:
 
     def close(self) -> None:
         """Drops what was read and waits for the thread, unless it is inside of the source for long."""
-        self._items.close()
+        if not self._closed:
+            self._closed = True
+            self._items.close()
+            self._stop()
+
+    def _stop(self) -> None:
         _join(self._thread)
 
     def __len__(self) -> int:
@@ -101,7 +108,7 @@ class ReadAhead:
         return iter(self._items)
 
     def __del__(self) -> None:
-        self._items.close()
+        self.close()
 
 
 def read_ahead(source: Callable[[], Iterable[Any]], size: int) -> Iterator[Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paddle.fluid.layer_helper import LayerHelper
 from refluid.ir import (
     Block,
+    Program,
     ReadTensor,
     Variable,
     VarType,
@@ -22,6 +23,9 @@ from refluid.readers.batching import Slot
 from refluid.readers.queued import QueueReader
 from refluid.readers.sources import Batches
 from refluid.scope import global_scope
+
+_KINDS = ("lod_tensor_blocking_queue", "create_py_reader", "double_buffer")
+_METHODS = "decorate_paddle_reader() or another decorate method"
 
 __all__ = ["create_py_reader_by_data", "data", "double_buffer", "load", "py_reader", "read_file"]
 
@@ -105,8 +109,9 @@ class PyReaderVariable(ReaderVariable):
     def _batches(self) -> Batches:
         return Batches(
             tuple(
-                Slot(f"{self.name}[{index}]", shape, as_numpy(dtype), lod_level)
-                for index, (shape, dtype, lod_level) in enumerate(self.read_tensors)
+                # A shape without an unknown dim is that of a sample.
+                Slot(f"{self.name}[{i}]", shape if -1 in shape else (-1, *shape), as_numpy(dtype), lod_level)
+                for i, (shape, dtype, lod_level) in enumerate(self.read_tensors)
             )
         )
 
@@ -155,33 +160,60 @@ def create_py_reader_by_data(
 def _py_reader(
     capacity: int, tensors: Sequence[ReadTensor], checked: Sequence[int], name: str | None, use_double_buffer: bool
 ) -> PyReaderVariable:
-    given = "lod_tensor_blocking_queue", "create_py_reader", "double_buffer"
     if name is None:
-        names = [unique_name.generate(prefix) for prefix in given]
+        names = [unique_name.generate(kind) for kind in _KINDS]
     else:
         names = [f"{name}_{suffix}" for suffix in ("queue", "reader", "double_buffer")]
-    queue = put_queue(names[0], names[1], capacity)
-    attrs = {
-        "shape_concat": [dim for tensor in tensors for dim in tensor.shape],
-        "lod_levels": [tensor.lod_level for tensor in tensors],
-        "dtypes": [int(tensor.dtype) for tensor in tensors],
-        "need_check_feed": list(checked),
-        "ranks": [len(tensor.shape) for tensor in tensors],
-    }
-    startup, main = default_startup_program().current_block(), default_main_program().current_block()
-    PyReaderVariable(startup, names[1], tensors, queue)
-    startup.append_op(
-        type="create_py_reader", inputs={"blocking_queue": [names[0]]}, outputs={"Out": [names[1]]}, attrs=attrs
-    )
-    reader = PyReaderVariable(main, names[1], tensors, queue)
+    queue = _put_queue(names[0], names[1], capacity)
+    PyReaderVariable(default_startup_program().current_block(), names[1], tensors, queue)
+    _append_create_py_reader(default_startup_program(), names, tensors, checked)
+    reader = PyReaderVariable(default_main_program().current_block(), names[1], tensors, queue)
     return double_buffer(reader, name=names[2]) if use_double_buffer else reader
 
 
-def put_queue(name: str, reader: str, capacity: int) -> QueueReader:
+def append_reader(
+    feed_list: Sequence[Variable], capacity: int, use_double_buffer: bool, name: Callable[[str], str]
+) -> QueueReader:
+    """Makes the main program read ``feed_list`` from a queue, which is returned; `DataLoader` uses it."""
+    names = [name(kind) for kind in _KINDS]
+    tensors = [ReadTensor(variable.shape, variable.dtype, variable.lod_level) for variable in feed_list]
+    queue = _put_queue(names[0], names[1], capacity, "set_sample_list_generator() or another set method")
+    reader: ReaderVariable = PyReaderVariable(default_main_program().current_block(), names[1], tensors, queue)
+    _append_create_py_reader(default_main_program(), names, tensors, [int(v.need_check_feed) for v in feed_list])
+    if use_double_buffer:
+        reader = double_buffer(reader, name=names[2])
+    default_main_program().current_block().append_op(
+        type="read", inputs={"Reader": [reader.name]}, outputs={"Out": [variable.name for variable in feed_list]}
+    )
+    return queue
+
+
+def _append_create_py_reader(
+    program: Program, names: Sequence[str], tensors: Sequence[ReadTensor], checked: Sequence[int]
+) -> None:
+    program.current_block().append_op(
+        type="create_py_reader",
+        inputs={"blocking_queue": [names[0]]},
+        outputs={"Out": [names[1]]},
+        attrs={
+            "shape_concat": [dim for tensor in tensors for dim in tensor.shape],
+            "lod_levels": [tensor.lod_level for tensor in tensors],
+            "dtypes": [int(tensor.dtype) for tensor in tensors],
+            "need_check_feed": list(checked),
+            "ranks": [len(tensor.shape) for tensor in tensors],
+        },
+    )
+
+
+def _put_queue(name: str, reader: str, capacity: int, methods: str = _METHODS) -> QueueReader:
     """Puts a new queue into the global scope, where `create_py_reader` finds it by name."""
-    queue = QueueReader(capacity)
+    variable = global_scope().own_var(name)
+    if isinstance(variable.holder, QueueReader):
+        raise ValueError(
+            f"the global scope has the queue {name} of another reader already; give this reader another name"
+        )
+    variable.holder = queue = QueueReader(capacity, methods)
     queue.name = reader
-    global_scope().own_var(name).holder = queue
     return queue
 
 
