@@ -16,10 +16,13 @@ FOLDERS = {
 }
 
 # Small modules that use nothing of ours, and that everyone may use.
-FILES = {f"files.{name}" for name in ("folder_locks", "raw", "remote_writing", "storage", "streams", "writing")}
+FILES = {
+    f"files.{name}"
+    for name in ("folder_locks", "raw", "remote_writing", "snappy_streams", "storage", "streams", "writing")
+}
 OPEN = {"backend", "errors", "faults", "flags", "log", "profiling", "tables", *FILES}
 # Where values live: named arrays, devices, files.
-STATE = {"refluid.places", "refluid.scope", "refluid.files.tensors", "refluid.tensors"}
+STATE = {"refluid.places", "refluid.scope", "refluid.files.recordio", "refluid.files.tensors", "refluid.tensors"}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
 COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers"}
 RUNTIME = {
@@ -36,9 +39,13 @@ MAY_USE = {
     "state": {"refluid.ops", "refluid.ir"},
     "refluid.lowering": {"refluid.kernels", "refluid.ops", "refluid.ir", "state"},
     "refluid.files": {"refluid.ops", "refluid.ir", "state"},
-    "refluid.readers": {"state"},
+    "refluid.readers": {"refluid.ir", "state"},
     "refluid.inference": {*CORE, "refluid.files"},
-    "refluid": {*CORE, "refluid.inference", "refluid.readers"},  # the modules directly in refluid: the executor and what surrounds it
+    "refluid": {
+        *CORE,
+        "refluid.inference",
+        "refluid.readers",
+    },  # the modules directly in refluid: the executor and what surrounds it
     "refluid.transpiler": {"refluid.ir"},
     "refluid.runtime": {*COMPILER, *RUNTIME},  # plans exchanges for trainers and servers
     "refluid.runtime.transport": {*COMPILER, "refluid.runtime.observe"},

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
+from refluid import preprocessing  # noqa: F401 - registers its reader
 from refluid.errors import EOFException
+from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.lowering.lowered import lowered
 from refluid.ops.core.registry import handles_readers
-from refluid.readers import queued  # noqa: F401 - registers its readers
+from refluid.readers import decorators, queued, recordio_files  # noqa: F401 - register their readers
 from refluid.readers.making import make
 from refluid.readers.reader import Reader
 from refluid.scope import Scope
@@ -84,11 +87,12 @@ def _make(op: Operator, scope: Scope) -> None:
     inputs = [_input(scope, each, op) for each in op.input_arg_names]
     attrs = op.definition.known_attrs(op.attrs)
     variable = scope.var(name)
-    origin = op.type, attrs, [id(value) for value in inputs]  # the reader keeps its inputs alive
+    # The reader keeps its inputs alive. A clone of the program has the same blocks under the same numbers.
+    origin = op.type, {n: v.idx if isinstance(v, Block) else v for n, v in attrs.items()}, [id(v) for v in inputs]
     if isinstance(variable.holder, Reader) and variable.holder.origin == origin:
         return
     reader = make(op.type, inputs, attrs)
-    reader.name, reader.origin = name, origin
+    reader.name, reader.origin, reader.scope, reader.seed = name, origin, ref(scope), op.block.program.random_seed
     variable.holder = reader
 
 

@@ -129,7 +129,7 @@ def _difference(ours: Signature, fluid: Signature) -> str | None:
 
 
 def _same_default(ours: Any, fluid: Any) -> bool:
-    if isinstance(fluid, str) and fluid.startswith("VarType."):
+    if isinstance(fluid, str) and fluid.startswith(("VarType.", "Compressor.")):
         return str(ours) == fluid
     if isinstance(fluid, tuple | list) and isinstance(ours, tuple | list):
         return list(ours) == list(fluid)

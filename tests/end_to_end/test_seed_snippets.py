@@ -2,7 +2,7 @@
 
 The files in snippets/ are the guides' text, untouched (so they are not linted either). A snippet that goes on from an
 earlier one is given the names that one left behind. The only changes, made here in the open: a GPU place becomes a CPU
-place on a machine without GPU, and the two-program snippet, which elides its model with ``...``, is written out.
+place on a machine without GPU, and what the two-program snippet leaves out with ``...`` is filled in.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ import paddle.fluid as fluid
 SNIPPETS = Path(__file__).parent / "snippets"
 
 
-def run_snippet(name: str, **names):
+def run_snippet(name: str, *changes: tuple[str, str], **names):
     source = (SNIPPETS / f"{name}.py").read_text()
+    for old, new in changes:
+        assert source.count(old) == 1
+        source = source.replace(old, new)
     if not fluid.is_compiled_with_cuda():
         source = source.replace("use_cuda = True", "use_cuda = False")
     scope = {"fluid": fluid, "compiler": fluid.compiler, **names}
@@ -63,34 +66,53 @@ def test_a_test_program_by_clone():
     np.testing.assert_array_equal(before, np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
 
 
-def test_a_test_program_beside_the_training_program():
-    def network(is_test):
-        img = fluid.layers.data("img", [784])
-        label = fluid.layers.data("label", [1], dtype="int64")
-        hidden = fluid.layers.fc(input=img, size=100, act="relu")
-        hidden = fluid.layers.batch_norm(input=hidden, is_test=is_test)
-        prediction = fluid.layers.fc(hidden, 10, act="softmax")
-        return fluid.layers.mean(fluid.layers.cross_entropy(prediction, label))
+def write_digits(path, value):
+    """Two batches of pictures that show nothing but ``value``."""
 
-    with fluid.unique_name.guard():
-        train_loss = network(is_test=False)
-        sgd = fluid.optimizer.SGD(0.001)
-        sgd.minimize(train_loss)
+    def batches():
+        for start in (0, 4):
+            yield [(np.full(784, value, "float32"), [start + i]) for i in range(4)]
 
-    test_program = fluid.Program()
-    with fluid.unique_name.guard(), fluid.program_guard(test_program, fluid.Program()):
-        test_loss = network(is_test=True)
+    with fluid.program_guard(fluid.Program()):
+        picture, label = fluid.layers.data("img", [784]), fluid.layers.data("label", [1], dtype="int64")
+        feeder = fluid.DataFeeder([picture, label], fluid.CPUPlace())
+        fluid.recordio_writer.convert_reader_to_recordio_file(path, batches, feeder)
 
+
+def test_a_test_program_beside_the_training_program_each_with_its_own_files(tmp_path, monkeypatch):
+    """The snippet leaves out arguments and layers with ``...`` and misspells program_guard."""
+    monkeypatch.chdir(tmp_path)
+    write_digits("train.recordio", 0.5)
+    write_digits("test.recordio", 0.25)
+    layers = 'prediction = fluid.layers.fc(hidden, 10, act="softmax")'
+    loss = "loss = fluid.layers.mean(fluid.layers.cross_entropy(prediction, label))"
+    scope = run_snippet(
+        "evaluate_from_files",
+        (", ...)", ', shapes=[[-1, 784], [-1, 1]], lod_levels=[0, 0], dtypes=["float32", "int64"])'),
+        ("    ...\n", f"    {layers}\n    {loss}\n    files.append((file_obj, img))\n"),
+        ("program_gurad", "program_guard"),
+        files=(files := []),
+    )
+    (train, seen_in_training), (_, seen_in_test) = files
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())
-    batch = {"img": np.random.rand(8, 784).astype("float32"), "label": np.ones((8, 1), "int64")}
-    exe.run(feed=batch, fetch_list=[train_loss])
+    shown, _ = exe.run(fetch_list=[seen_in_training, scope["train_loss"]])
+    assert shown.shape == (4, 784) and shown.min() == 0.5
     running_mean = np.array(fluid.global_scope().find_var("batch_norm_0.w_1").get_tensor())
-    (value,) = exe.run(test_program, feed=batch, fetch_list=[test_loss])
-    assert np.isfinite(value).all()
+    for _ in range(2):
+        shown, loss = exe.run(scope["test_program"], fetch_list=[seen_in_test, scope["test_loss"]])
+        assert shown.min() == shown.max() == 0.25 and np.isfinite(loss).all()
     np.testing.assert_array_equal(
         running_mean, np.array(fluid.global_scope().find_var("batch_norm_0.w_1").get_tensor())
     )
+    with pytest.raises(fluid.core.EOFException):
+        exe.run(scope["test_program"], fetch_list=[scope["test_loss"]])
+    exe.run(fetch_list=[scope["train_loss"]])  # the end of one file is not that of the other
+    with pytest.raises(fluid.core.EOFException):
+        exe.run(fetch_list=[scope["train_loss"]])
+    train.reset()
+    exe.run(fetch_list=[scope["train_loss"]])
+    train.reset()
 
 
 def loss_without_feeds():

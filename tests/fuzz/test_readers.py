@@ -18,11 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import paddle.fluid as fluid
-from fuzz.watching import PICKLE, PROGRAM, TENSOR, little_memory, many, try_to_read
+from fuzz.watching import PICKLE, PROGRAM, RECORDS, TENSOR, little_memory, many, try_to_read
+from refluid.files import recordio
 from refluid.files.pickle_writing import write_pickle
 from refluid.files.pickles import read_pickle
+from refluid.files.storage import at
 from refluid.files.tensors import read_lod_tensor, read_selected_rows, write_lod_tensor, write_selected_rows
 from refluid.ir import Program
+from refluid.tensors import LoDTensor
 
 
 def stream_of(write, *arguments):
@@ -39,6 +42,15 @@ def lod_tensors():
 
 def selected_rows():
     yield stream_of(write_selected_rows, [1, 5, 7], 10, np.ones((3, 2), "float64"))
+
+
+def records(folder):
+    for compressor in recordio.Compressor:
+        path = f"memory://{folder}/{compressor.name}"
+        with recordio.Writer(path, compressor, max_records=2) as writer:
+            for i in range(3):
+                writer.write(recordio.pack_tensors([np.full((2, 3), i), LoDTensor(np.ones((3, 1)), [[0, 1, 3]])]))
+        yield at(path).read_bytes()
 
 
 def programs():
@@ -96,6 +108,10 @@ def selected_rows_of(data):
     return read_selected_rows(io.BytesIO(data))
 
 
+def tensors_of(data):
+    return [recordio.unpack_tensors(record) for record in recordio.read_stream(io.BytesIO(data), "a.recordio")]
+
+
 def program_of(data):
     program = Program.parse_from_string(data)
     program.desc.serialize_to_string()
@@ -111,6 +127,7 @@ def raw_pickle_of(data):
 READERS = {
     "lod_tensor": (lod_tensor_of, TENSOR, list(lod_tensors())),
     "selected_rows": (selected_rows_of, TENSOR, list(selected_rows())),
+    "recordio": (tensors_of, RECORDS, list(records("fuzz"))),
     "program": (program_of, PROGRAM, list(programs())),
     "pickle": (read_pickle, PICKLE, list(pickles())),
     "raw_pickle": (

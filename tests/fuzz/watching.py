@@ -15,12 +15,13 @@ EXAMPLES = int(os.environ.get("REFLUID_FUZZ_EXAMPLES", "400"))
 SECONDS = 30  # of the processor, for an example: readers have nothing to wait for, and the machine may have to
 MB = 1 << 20
 # What a reader may take for a file of some size, as its module says.
-TENSOR, PICKLE, PROGRAM = (
+TENSOR, RECORDS, PICKLE, PROGRAM = (
     lambda size: 8 * size + MB,
+    lambda size: 25 * size + MB,
     lambda size: 16 * size + 16 * MB,
     lambda size: 200 * size + 16 * MB,
 )
-TESTS = 13  # that share the examples
+TESTS = 15  # that share the examples
 many = settings(
     max_examples=max(-(-EXAMPLES // TESTS), 10),
     deadline=None,

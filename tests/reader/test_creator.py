@@ -1,12 +1,15 @@
 """Readers of arrays and files, and the older spelling of the package."""
 
 import importlib
+import pickle
 
 import numpy as np
 import pytest
 
 import paddle
 from paddle.reader import creator
+from refluid.files.pickles import PickleError
+from refluid.files.recordio import Compressor, Writer
 
 
 def test_np_array_gives_rows():
@@ -21,9 +24,33 @@ def test_text_file_gives_lines_without_their_ends(tmp_path):
     assert list(creator.text_file(path)()) == ["a ", "", "b"]
 
 
-def test_recordio_says_that_it_is_gone():
-    with pytest.raises(NotImplementedError, match="RecordIO files are not supported"):
-        creator.recordio("train.recordio")
+def write_samples(path, samples, protocol=2):
+    with Writer(path, Compressor.NoCompress) as writer:
+        for sample in samples:
+            writer.write(pickle.dumps(sample, protocol))
+
+
+def test_recordio_gives_the_samples_of_all_files(tmp_path):
+    write_samples(tmp_path / "a-0", [(np.arange(2.0), 1)], protocol=4)
+    write_samples(tmp_path / "a-1", [([3], "x")])
+    write_samples(tmp_path / "b", [7])
+    (array, label), *others = creator.recordio(f"{tmp_path}/a-*,{tmp_path}/b")()
+    assert array.tolist() == [0.0, 1.0] and label == 1
+    assert others == [([3], "x"), 7]
+    assert list(creator.recordio([tmp_path / "b", tmp_path / "a-1"], buf_size=1)()) == [7, ([3], "x")]
+
+
+def test_recordio_names_files_that_it_does_not_find(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file matches .*/c-\\*"):
+        list(creator.recordio(f"{tmp_path}/c-*")())
+
+
+def test_recordio_runs_nothing_that_a_file_asks_for(tmp_path):
+    write_samples(tmp_path / "a", [1, print])
+    samples = creator.recordio(str(tmp_path / "a"))()
+    assert next(samples) == 1
+    with pytest.raises(PickleError, match="a, record 1: .*print"):
+        next(samples)
 
 
 def test_paddle_v2_is_the_same_package_under_its_older_name():

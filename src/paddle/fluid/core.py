@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paddle.fluid import inference as _inference
 from paddle.fluid.inference import *  # noqa: F403
+from paddle.fluid.recordio_writer import RecordIOWriter
 from refluid.errors import EnforceNotMet, EOFException
 from refluid.ir.vartype import VarType
 from refluid.ops.core.registry import is_known
@@ -20,6 +21,7 @@ __all__ = [
     "EnforceNotMet",
     "LoDTensor",
     "LoDTensorArray",
+    "RecordIOWriter",
     "Scope",
     "SelectedRows",
     "VarDesc",

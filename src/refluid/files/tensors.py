@@ -62,17 +62,20 @@ def _write_tensor(stream: BinaryIO, array: Any) -> None:
 
 def read_lod_tensor(stream: BinaryIO) -> LoDTensor:
     """Reads one LoDTensor."""
+    array, lod = read_array(stream)
+    try:
+        return LoDTensor(own(array), lod)
+    except ValueError as error:
+        raise TensorFileError(f"not a LoDTensor: {error}") from error
+
+
+def read_array(stream: BinaryIO) -> tuple[np.ndarray, list[list[int]]]:
+    """Reads one LoDTensor as a NumPy array and the offsets of its sequences, which are not checked."""
     version, levels = struct.unpack("<IQ", _exactly(stream, 12))
     if version != 0 or levels > _MAX_LEVELS:
         raise TensorFileError(f"not a LoDTensor: version {version}, {levels} levels")
     lod = [_read_level(stream) for _ in range(levels)]
-    tensor = LoDTensor(own(_read_tensor(stream)))
-    if lod:
-        try:
-            tensor.set_lod(lod)
-        except ValueError as error:
-            raise TensorFileError(f"not a LoDTensor: {error}") from error
-    return tensor
+    return _read_tensor(stream), lod
 
 
 def _read_level(stream: BinaryIO) -> list[int]:

@@ -48,6 +48,9 @@ class QueueReader(Reader):
             raise RuntimeError(f"{self.name}: call start() before running a program that reads from it")
         return ahead.take(None)
 
+    def eof(self) -> bool:
+        return self._ahead is None or self._ahead.ended()
+
     def size(self) -> int:
         """How many batches are ready."""
         return 0 if self._ahead is None else len(self._ahead)
@@ -78,11 +81,14 @@ class DoubleBuffer(WrappingReader):
         super().reset()
 
     def next(self) -> Batch | None:
-        if isinstance(self.wrapped, QueueReader):
-            return self.wrapped.next()
+        return self.wrapped.next() if isinstance(self.wrapped, QueueReader) else self._begun().take(None)
+
+    def eof(self) -> bool:
+        return self.wrapped.eof() if isinstance(self.wrapped, QueueReader) else self._begun().ended()
+
+    def _begun(self) -> ReadAhead:
         with self._lock:
             if self._ahead is None:
                 wrapped = self.wrapped  # not self: a thread must not keep a forgotten reader alive
                 self._ahead = ReadAhead(lambda: iter(wrapped.next, None), 2)
-            ahead = self._ahead
-        return ahead.take(None)
+            return self._ahead

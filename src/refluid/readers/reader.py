@@ -10,13 +10,12 @@ Batch = Sequence[Any]  # one array or LoDTensor for each variable that a `read` 
 
 
 class Reader(ABC):
-    """A source of batches, one pass after the other.
+    """A source of batches, one pass after the other. The executor sets its attributes."""
 
-    The executor sets ``name``, the name of the variable that holds the reader, for error messages.
-    """
-
-    name: str = "a reader"
+    name: str = "a reader"  # of the variable that holds it
     origin: Any = None  # the operator that made it, as `refluid.reading` compares it
+    scope: Any = None  # a weak reference to the scope that it was made for
+    seed = 0  # of the program that made it; 0 draws other random numbers in every run
 
     def start(self) -> None:
         """Begins a pass. Readers of files begin by themselves, at the first batch."""
@@ -28,6 +27,10 @@ class Reader(ABC):
     @abstractmethod
     def next(self) -> Batch | None:
         """The next batch, or None at the end of a pass, and then again until `reset`."""
+
+    def eof(self) -> bool:
+        """Whether the pass has no further batch; waits for one."""
+        raise RuntimeError(f"{self.name} cannot look ahead; read until fluid.core.EOFException is raised")
 
 
 class WrappingReader(Reader):

@@ -67,6 +67,12 @@ class Channel:
             raise self._error
         return default
 
+    def ended(self) -> bool:
+        """Whether `get` would return its default; waits for an item."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or not self._open)
+            return not self._items and self._error is None
+
     def __len__(self) -> int:
         return len(self._items)
 
@@ -90,6 +96,10 @@ class ReadAhead:
     def take(self, default: Any) -> Any:
         """Takes the next item; raises the source's error after the items before it, and returns ``default`` at the end."""
         return self._items.get(default)
+
+    def ended(self) -> bool:
+        """Whether there is no further item; waits for one."""
+        return self._items.ended()
 
     def close(self) -> None:
         """Drops what was read and waits for the thread, unless it is inside of the source for long."""

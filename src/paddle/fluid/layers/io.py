@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics import find_layer as __getattr__  # noqa: F401
 from refluid.ir import (
     Block,
     Program,
@@ -75,6 +76,10 @@ class ReaderVariable(Variable):
     def reset(self) -> None:
         """Ends a pass, at its end or before, so that another one can begin."""
         global_scope().var(self.name).get_reader().reset()
+
+    def eof(self) -> bool:
+        """Returns whether the pass has no further batch."""
+        return global_scope().var(self.name).get_reader().eof()
 
 
 class PyReaderVariable(ReaderVariable):
@@ -220,7 +225,10 @@ def _put_queue(name: str, reader: str, capacity: int, methods: str = _METHODS) -
 def double_buffer(reader: ReaderVariable, place: Place | None = None, name: str | None = None) -> Any:
     """Wraps a reader by one that reads ahead in a thread."""
     block = default_main_program().current_block()
-    name = unique_name.generate("create_double_buffer_reader") if name is None else name
+    if name is None:
+        # Readers of files have names that say what they read, and so do readers around them; see `open_files`.
+        prefix = "" if isinstance(reader, PyReaderVariable) else f"{reader.name}."
+        name = unique_name.generate(f"{prefix}create_double_buffer_reader")
     if isinstance(reader, PyReaderVariable):
         wrapped = PyReaderVariable(block, name, reader.read_tensors, reader.queue)
     else:
