@@ -24,7 +24,7 @@ OPEN = {"backend", "errors", "faults", "flags", "log", "profiling", "tables", *F
 # Where values live: named arrays, devices, files.
 STATE = {"refluid.places", "refluid.scope", "refluid.files.recordio", "refluid.files.tensors", "refluid.tensors"}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
-COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers"}
+COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers", "refluid.datasets"}
 RUNTIME = {
     "refluid.runtime",
     *(f"refluid.runtime.{room}" for room in "launch observe server trainer transport".split()),
@@ -40,6 +40,8 @@ MAY_USE = {
     "refluid.lowering": {"refluid.kernels", "refluid.ops", "refluid.ir", "state"},
     "refluid.files": {"refluid.ops", "refluid.ir", "state"},
     "refluid.readers": {"refluid.ir", "state"},
+    "refluid.datasets": {"refluid.datasets.kernels", "refluid.ir", "refluid.readers", "state"},
+    "refluid.datasets.kernels": set(),
     "refluid.inference": {*CORE, "refluid.files"},
     "refluid": {
         *CORE,

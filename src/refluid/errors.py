@@ -85,6 +85,34 @@ class FetchError(ValueError):
         return type(self), (self.variable, self.problem, self.hint)
 
 
+class MalformedLineError(ValueError):
+    """A line of a data file does not hold what the variables of the dataset need."""
+
+    def __init__(self, file: str, line: int, problem: str, text: str = ""):
+        self.file, self.line, self.problem, self.text = file, line, problem, text
+        super().__init__(
+            f"{file}, line {line}: {problem}\n  the line    {text}\n"
+            "  hint        each slot is written as its number of values and the values; "
+            "FLAGS_dataset_skip_malformed_lines=1 skips such lines and counts them"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.file, self.line, self.problem, self.text)
+
+
+class PipeCommandError(RuntimeError):
+    """The pipe command of a dataset failed."""
+
+    def __init__(self, command: str, file: str, code: int, stderr: str = ""):
+        self.command, self.file, self.code, self.stderr = command, file, code, stderr
+        ended = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        shown = "".join(f"\n  stderr      {line}" for line in stderr.splitlines()) or "\n  stderr      is empty"
+        super().__init__(f"the pipe command {ended}\n  command     {command}\n  file        {file}{shown}")
+
+    def __reduce__(self):
+        return type(self), (self.command, self.file, self.code, self.stderr)
+
+
 class UninitializedError(EnforceNotMet):
     """A program reads a variable that has no value in the scope."""
 

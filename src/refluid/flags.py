@@ -27,6 +27,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_cudnn_batchnorm_spatial_persistent": False,
     "FLAGS_cudnn_deterministic": False,
     "FLAGS_cudnn_exhaustive_search": False,
+    "FLAGS_dataset_skip_malformed_lines": False,  # datasets: skip them and count, instead of an error; refluid's own
     "FLAGS_eager_delete_tensor_gb": 0.0,
     "FLAGS_enable_parallel_graph": False,
     "FLAGS_fast_eager_deletion_mode": True,

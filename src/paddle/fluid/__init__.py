@@ -8,7 +8,9 @@ from paddle.fluid import (
     compiler,
     contrib,
     core,
+    data_feed_desc,
     data_feeder,
+    dataset,
     debugger,
     evaluator,
     executor,
@@ -40,7 +42,9 @@ from paddle.fluid.clip import set_gradient_clip
 from paddle.fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from paddle.fluid.core import CPUPlace, CUDAPinnedPlace, CUDAPlace, LoDTensor, LoDTensorArray, Scope
 from paddle.fluid.data import data
+from paddle.fluid.data_feed_desc import DataFeedDesc
 from paddle.fluid.data_feeder import DataFeeder
+from paddle.fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from paddle.fluid.executor import Executor, global_scope, scope_guard
 from paddle.fluid.flags import get_flags, set_flags
 from paddle.fluid.framework import (
@@ -79,19 +83,23 @@ __all__ = [
     "CUDAPlace",
     "CheckpointConfig",
     "CompiledProgram",
+    "DataFeedDesc",
     "DataFeeder",
+    "DatasetFactory",
     "DistributeTranspiler",
     "DistributeTranspilerConfig",
     "EndEpochEvent",
     "EndStepEvent",
     "ExecutionStrategy",
     "Executor",
+    "InMemoryDataset",
     "Inferencer",
     "LoDTensor",
     "LoDTensorArray",
     "ParallelExecutor",
     "ParamAttr",
     "Program",
+    "QueueDataset",
     "Scope",
     "Tensor",
     "Trainer",
@@ -111,7 +119,9 @@ __all__ = [
     "cuda_pinned_places",
     "cuda_places",
     "data",
+    "data_feed_desc",
     "data_feeder",
+    "dataset",
     "debugger",
     "default_main_program",
     "default_startup_program",

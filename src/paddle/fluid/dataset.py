@@ -1,0 +1,350 @@
+"""Datasets: files of samples in Fluid's MultiSlot format, which `Executor.train_from_dataset` reads.
+
+`refluid.datasets` does the work. A dataset gives its batches as feeds, too, for any other kind of training loop:
+
+    for feed in dataset.feeds():
+        exe.run(program, feed=feed)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from threading import Thread
+from typing import Any
+
+from refluid.datasets import in_memory
+from refluid.datasets.feed_desc import desc_text, new_desc
+from refluid.datasets.feeds import Feed, chunks_of, feeds_of
+from refluid.datasets.meter import Meter
+from refluid.datasets.records import Records
+from refluid.datasets.schema import Schema
+from refluid.datasets.sources import AnySource, Download
+from refluid.datasets.streams import RecordStream
+from refluid.datasets.text_files import TextFiles
+from refluid.files.storage import at
+from refluid.flags import read_flag
+
+__all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
+
+
+class DatasetFactory:
+    """Creates datasets by the name of their class."""
+
+    def create_dataset(self, datafeed_class: str = "QueueDataset") -> Any:
+        """Creates a QueueDataset, InMemoryDataset, FileInstantDataset or BoxPSDataset."""
+        if datafeed_class not in _KINDS:
+            raise ValueError(f"datafeed class {datafeed_class} does not exist; there are {', '.join(_KINDS)}")
+        return _KINDS[datafeed_class]()
+
+
+class DatasetBase:
+    """What all datasets have: files, how to read them, and the variables that they fill."""
+
+    _FEED = "MultiSlotDataFeed"  # real Fluid's class, which `desc` names
+    _DROPS_ZEROS = False
+
+    def __init__(self) -> None:
+        self.proto_desc = new_desc()
+        self.proto_desc.name, self.proto_desc.pipe_command = self._FEED, "cat"
+        self.thread_num = 1
+        self.filelist: list[str] = []
+        self._schema: Schema | None = None
+        self._remote: Callable[[str], AnySource] | None = None
+        self._download_command = ""
+        self._texts: TextFiles | None = None
+
+    def set_pipe_command(self, pipe_command: str) -> None:
+        """Sets the shell command that turns each file, its stdin, into MultiSlot lines; "cat" by default."""
+        self.proto_desc.pipe_command = pipe_command
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Sets the number of samples in a batch; 32 by default."""
+        if batch_size < 1:
+            raise ValueError(f"{self._name}.set_batch_size: expected a positive number, got {batch_size}")
+        self.proto_desc.batch_size = batch_size
+
+    def set_thread(self, thread_num: int) -> None:
+        """Sets how many files are read at once."""
+        if thread_num < 1:
+            raise ValueError(f"{self._name}.set_thread: expected a positive number, got {thread_num}")
+        self.thread_num = thread_num
+
+    def set_filelist(self, filelist: Sequence[str]) -> None:
+        """Sets the files: local paths, URLs, and ``hdfs:`` or ``afs:`` paths on what `set_hdfs_config` names."""
+        if isinstance(filelist, str):
+            raise TypeError(f"{self._name}.set_filelist: expected a list of paths, got the string {filelist!r}")
+        self.filelist = list(filelist)
+
+    def set_use_var(self, var_list: Sequence[Any]) -> None:
+        """Sets the variables that the slots of a line fill, in the order of the slots.
+
+        A variable with a LoD becomes a sequence, one without becomes an array of its shape.
+        """
+        self._schema = Schema.of(var_list)
+        del self.proto_desc.multi_slot_desc.slots[:]
+        for slot in self._schema.slots:
+            described = self.proto_desc.multi_slot_desc.slots.add(name=slot.name, is_used=True)
+            described.type = "uint64" if slot.dtype == "int64" else "float"
+            if slot.dense:
+                described.is_dense = True
+                described.shape.extend(slot.shape)
+
+    def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
+        """Sets the file system of ``hdfs:`` and ``afs:`` paths, any that fsspec knows, and "user,password" for it."""
+        from paddle.fluid.contrib.utils.hdfs_utils import HDFSClient
+
+        client = HDFSClient(None, {"fs.default.name": fs_name, "hadoop.job.ugi": fs_ugi})
+        self._remote = client._at
+
+    def set_download_cmd(self, download_cmd: str) -> None:
+        """Sets a shell command that prints a file of an ``hdfs:`` or ``afs:`` path, which is appended to it."""
+        self._download_command = download_cmd
+
+    def desc(self) -> str:
+        """Returns the description of the input, as real Fluid writes it."""
+        return desc_text(self.proto_desc)
+
+    @property
+    def skipped_lines(self) -> int:
+        """How many malformed lines were skipped, under FLAGS_dataset_skip_malformed_lines, since reading last began."""
+        return 0 if self._texts is None else self._texts.skipped
+
+    def feeds(
+        self, threads: int | None = None, meter: Meter | None = None, *, skip: int = 0, drop_last: bool = False
+    ) -> Generator[Feed]:
+        """Generates the batches of one pass: dicts of variable name to array, or to LoDTensor where there is a LoD.
+
+        Threads read, parse and batch ahead. Closing the generator ends them.
+
+        Args:
+          threads: how many files to read at once; that of `set_thread` by default.
+          meter: receives the seconds of the stages "read", "parse" and "batch".
+          skip: how many batches to leave out at the beginning.
+          drop_last: whether to leave out a last batch that is smaller.
+        """
+        raise NotImplementedError
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def _batch_size(self) -> int:
+        return self.proto_desc.batch_size
+
+    def _read_by(self, caller: str) -> tuple[Schema, TextFiles, list[AnySource]]:
+        """What reading needs; raises if something was not set."""
+        if self._schema is None or len(self._schema) == 0:
+            raise RuntimeError(
+                f"{self._name}.{caller}: call set_use_var(variables) first: which variables do slots fill?"
+            )
+        if not self.filelist:
+            raise RuntimeError(f"{self._name}.{caller}: call set_filelist(files) first: there are no files to read")
+        skip = bool(read_flag("FLAGS_dataset_skip_malformed_lines"))
+        self._texts = TextFiles(
+            self._schema, self.proto_desc.pipe_command, skip_malformed=skip, drop_zeros=self._DROPS_ZEROS
+        )
+        return self._schema, self._texts, [self._path(file) for file in self.filelist]
+
+    def _path(self, file: str) -> AnySource:
+        scheme, _, rest = file.partition(":")
+        if scheme not in ("hdfs", "afs"):
+            return at(file)
+        if self._download_command:
+            return Download(self._download_command, file)
+        if self._remote is not None:
+            return self._remote(file if rest.startswith("//") else rest)
+        if rest.startswith("//"):
+            return at(file)
+        raise RuntimeError(f"{self._name}: {file} names no host; call set_hdfs_config(fs_name, fs_ugi) before reading")
+
+
+class QueueDataset(DatasetBase):
+    """Reads files as a stream, in bounded memory.
+
+    With one thread, samples come in the order of the lines. With more, chunks of that many files alternate, always in
+    the same way.
+    """
+
+    def local_shuffle(self) -> None:
+        """Raises: a stream cannot be shuffled."""
+        raise NotImplementedError(
+            f"{self._name} does not support local shuffle, please use InMemoryDataset for local_shuffle"
+        )
+
+    def global_shuffle(self, fleet: Any = None) -> None:
+        """Raises: a stream cannot be shuffled."""
+        raise NotImplementedError(
+            f"{self._name} does not support global shuffle, please use InMemoryDataset for global_shuffle"
+        )
+
+    def feeds(
+        self, threads: int | None = None, meter: Meter | None = None, *, skip: int = 0, drop_last: bool = False
+    ) -> Generator[Feed]:
+        """Generates the batches of one pass over the files; see `DatasetBase.feeds`."""
+        _, texts, files = self._read_by("feeds")
+        meter, threads = meter or Meter(), threads or self.thread_num
+        stream = RecordStream(files, threads, partial(texts.read, meter=meter))
+        return feeds_of(stream, self._batch_size, 1, meter, skip=skip, drop_last=drop_last, close=stream.close)
+
+
+class FileInstantDataset(QueueDataset):
+    """The same as a QueueDataset."""
+
+    _FEED = "MultiSlotFileInstantDataFeed"
+
+
+class InMemoryDataset(DatasetBase):
+    """Keeps all samples in memory, in the form of `refluid.datasets.records`, and shuffles them.
+
+    Like real Fluid, it leaves ids of 0, and floats below 1e-6, out of sequences when it loads them; a sequence of
+    nothing else becomes a single 0.
+    """
+
+    _FEED = "MultiSlotInMemoryDataFeed"
+    _DROPS_ZEROS = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue_num: int | None = None
+        self.fleet_send_batch_size: int | None = None
+        self.fleet_send_sleep_seconds: int | None = None
+        self._records: Records | None = None
+        self._shuffled = 0
+        self._before_slots_shuffle: Records | None = None
+        self._preload: Future[Records] | None = None
+        self.fea_eval = False
+
+    def set_queue_num(self, queue_num: int) -> None:
+        """Accepts the number of queues between readers and trainers in real Fluid; there are none here."""
+        self.queue_num = queue_num
+
+    def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
+        """Sets how many samples `global_shuffle` sends to another trainer in one message."""
+        self.fleet_send_batch_size = fleet_send_batch_size
+
+    def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
+        """Accepts real Fluid's pause between messages; messages wait for their replies here."""
+        self.fleet_send_sleep_seconds = fleet_send_sleep_seconds
+
+    def load_into_memory(self) -> None:
+        """Reads all files, replacing what is in memory."""
+        self.release_memory()
+        self._records = self._loader("load_into_memory", None)()
+        self._shuffled = 0
+
+    def preload_into_memory(self, thread_num: int | None = None) -> None:
+        """Starts to read all files in the background; what is in memory stays until `wait_preload_done`.
+
+        Args:
+          thread_num: how many files to read at once; that of `set_thread` by default.
+        """
+        if self._preload is not None:
+            raise RuntimeError(
+                "InMemoryDataset.preload_into_memory: already preloading; call wait_preload_done() first"
+            )
+        load, self._preload = self._loader("preload_into_memory", thread_num), Future()
+        Thread(target=_run, args=(self._preload, load), name="refluid: preload", daemon=True).start()
+
+    def wait_preload_done(self) -> None:
+        """Waits for `preload_into_memory`, and replaces what is in memory by what it read."""
+        if self._preload is None:
+            raise RuntimeError("InMemoryDataset.wait_preload_done: call preload_into_memory() first")
+        preload, self._preload = self._preload, None
+        self.release_memory()
+        self._records, self._shuffled = preload.result(), 0
+
+    def local_shuffle(self) -> None:
+        """Shuffles the samples in memory; the order follows NumPy's global seed."""
+        self._records = in_memory.shuffle(self._loaded("local_shuffle"))
+
+    def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
+        """Distributes the samples of all trainers among them at random, and shuffles them.
+
+        Args:
+          fleet: the fleet of the trainers; without it, or with one trainer, samples stay here.
+          thread_num: accepted; exchanges need no threads of their own.
+        """
+        self._records = in_memory.shuffle(self._loaded("global_shuffle"))
+        self._shuffled = len(self._records)
+
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
+        """Allows `slots_shuffle`, with which the importance of a slot is measured.
+
+        Args:
+          record_candidate_size: accepted; values are exchanged among all samples in memory.
+        """
+        self.fea_eval = fea_eval
+
+    def slots_shuffle(self, slots: Sequence[str]) -> None:
+        """Exchanges the values of these slots among the samples at random; an earlier exchange is undone first."""
+        records = self._loaded("slots_shuffle")
+        if not self.fea_eval:
+            raise RuntimeError(f"{self._name}.slots_shuffle: call set_fea_eval(record_candidate_size, True) first")
+        known = [slot.name for slot in records.schema.slots]
+        for name in slots:
+            if name not in known:
+                raise ValueError(f"{self._name}.slots_shuffle: there is no slot {name}; there are {', '.join(known)}")
+        if self._before_slots_shuffle is None:
+            self._before_slots_shuffle = records
+        self._records = in_memory.shuffle_slots(self._before_slots_shuffle, slots)
+
+    def release_memory(self) -> None:
+        """Drops the samples in memory."""
+        self._before_slots_shuffle = None
+        self._records, self._shuffled = None, 0
+
+    def get_memory_data_size(self, fleet: Any = None) -> int:
+        """Returns the number of samples in memory."""
+        return 0 if self._records is None else len(self._records)
+
+    def get_shuffle_data_size(self, fleet: Any = None) -> int:
+        """Returns the number of samples in memory after `global_shuffle`, 0 before it."""
+        return self._shuffled
+
+    def feeds(
+        self, threads: int | None = None, meter: Meter | None = None, *, skip: int = 0, drop_last: bool = False
+    ) -> Generator[Feed]:
+        """Generates the batches of one pass over the samples in memory; see `DatasetBase.feeds`."""
+        chunks = chunks_of(self._loaded("feeds"))
+        meter = meter or Meter()
+        return feeds_of(chunks, self._batch_size, threads or self.thread_num, meter, skip=skip, drop_last=drop_last)
+
+    def _loader(self, caller: str, threads: int | None) -> Callable[[], Records]:
+        schema, texts, files = self._read_by(caller)
+        return partial(in_memory.load, files, schema, texts, threads or self.thread_num)
+
+    def _loaded(self, caller: str) -> Records:
+        if self._records is None:
+            raise RuntimeError(f"{self._name}.{caller}: nothing is in memory; call load_into_memory() first")
+        return self._records
+
+
+class BoxPSDataset(InMemoryDataset):
+    """An InMemoryDataset. The tables of BoxPS, which its passes are for in real Fluid, are those of this process."""
+
+    _FEED = "PaddleBoxDataFeed"
+
+    def set_date(self, date: str) -> None:
+        """Accepts the day of the data, "20190720"; nothing here depends on it."""
+        if len(date) != 8 or not date.isdigit():
+            raise ValueError(f"BoxPSDataset.set_date: expected a day such as '20190720', got {date!r}")
+
+    def begin_pass(self) -> None:
+        """Accepts the beginning of a pass; the tables are ready."""
+        self._loaded("begin_pass")
+
+    def end_pass(self, need_save_delta: bool) -> None:
+        """Accepts the end of a pass; the tables are those of the scope, and are saved with them."""
+
+
+def _run(result: Future[Records], load: Callable[[], Records]) -> None:
+    try:
+        result.set_result(load())
+    except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+        result.set_exception(error)
+
+
+_KINDS = {kind.__name__: kind for kind in (QueueDataset, InMemoryDataset, FileInstantDataset, BoxPSDataset)}

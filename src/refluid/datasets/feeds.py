@@ -1,0 +1,56 @@
+"""Feeds of a dataset: batches that threads prepare while the consumer computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from refluid.datasets.batches import feed_of, split
+from refluid.datasets.meter import Meter
+from refluid.datasets.records import Records
+from refluid.readers.threads import map_in_threads
+
+_BATCHES_AHEAD = 4
+_CHUNK = 1 << 16  # records of a dataset in memory that are cut into batches at once
+
+Feed = dict[str, Any]
+
+
+def feeds_of(
+    chunks: Iterable[Records],
+    batch_size: int,
+    threads: int,
+    meter: Meter,
+    *,
+    skip: int = 0,
+    drop_last: bool = False,
+    close: Callable[[], None] = lambda: None,
+) -> Generator[Feed]:
+    """The feeds of a stream of records, a few made ahead.
+
+    Args:
+      skip: how many batches to leave out at the beginning.
+      close: called when the consumer stops, or at the end; must end ``chunks``, whichever thread waits for them.
+    """
+
+    def make(records: Records) -> Feed:
+        with meter.timing("batch"):
+            return feed_of(records)
+
+    def batches() -> Iterator[Records]:
+        return islice(split(chunks, batch_size, drop_last=drop_last), skip, None)
+
+    feeds: Any = map_in_threads(make, batches, max(1, threads), _BATCHES_AHEAD, ordered=True)
+    try:
+        for feed in feeds:  # noqa: UP028 - when the consumer leaves, the stream must end before its threads are joined
+            yield feed
+    finally:
+        close()
+        feeds.close()
+
+
+def chunks_of(records: Records) -> Iterator[Records]:
+    """Records in memory, as a stream."""
+    for start in range(0, len(records), _CHUNK):
+        yield records[start : start + _CHUNK]

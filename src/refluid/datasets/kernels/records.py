@@ -1,0 +1,121 @@
+"""The kernels that read records: their sizes, copies of some, and the arrays of a batch.
+
+`text` says what a record looks like. These kernels trust what they read.
+"""
+
+from __future__ import annotations
+
+from refluid.datasets.kernels.compiled import (
+    copy,
+    kernel,
+    load_int32,
+    load_int64,
+    part,
+    store_int32,
+    store_int64,
+)
+from refluid.datasets.kernels.counts import read_count, write_count
+from refluid.datasets.kernels.text import IDS
+
+
+@part
+def _end_of(p, kinds):
+    """The address behind a record."""
+    size = 0
+    for kind in kinds:
+        count, p = read_count(p)
+        size += count * (8 if kind == IDS else 4)
+    return p + size
+
+
+@kernel("void(int64, int64[::1], int64[::1])")
+def find(begin, kinds, places):
+    """Fills in the addresses of records that lie one after the other."""
+    for i in range(len(places)):
+        places[i] = begin
+        begin = _end_of(begin, kinds)
+
+
+@kernel("int64(int64[::1], int64[::1], int64[::1])")
+def measure(places, kinds, sizes):
+    """Fills in the size of each record in bytes; returns their sum."""
+    total = 0
+    for i in range(len(places)):
+        sizes[i] = _end_of(places[i], kinds) - places[i]
+        total += sizes[i]
+    return total
+
+
+@kernel("void(int64[::1], int64[::1], int64)")
+def pack(places, sizes, out):
+    """Copies records to ``out``, one after the other."""
+    for i in range(len(places)):
+        copy(out, places[i], sizes[i])
+        out += sizes[i]
+
+
+@kernel("void(int64[::1], int64[::1], int64[:, ::1], int64[::1])")
+def count(places, kinds, offsets, values):
+    """Fills in the offsets of each slot's sequences, and the address of each record's values.
+
+    A slot without values counts as one, because sequences are not empty in Fluid.
+    """
+    for slot in range(len(kinds)):
+        offsets[slot, 0] = 0
+    for i in range(len(places)):
+        p = places[i]
+        for slot in range(len(kinds)):
+            number, p = read_count(p)
+            offsets[slot, i + 1] = offsets[slot, i] + max(number, 1)
+        values[i] = p
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1])")
+def gather(places, values, kinds, offsets, outs):
+    """Copies the values of each slot to its place in ``outs``; a slot without values gets a 0."""
+    for i in range(len(places)):
+        p, q = places[i], values[i]
+        for slot in range(len(kinds)):
+            number, p = read_count(p)
+            if kinds[slot] == IDS:
+                out = outs[slot] + 8 * offsets[slot, i]
+                if number == 0:
+                    store_int64(out, 0)
+                for _ in range(number):
+                    store_int64(out, load_int64(q))
+                    out, q = out + 8, q + 8
+            else:
+                out = outs[slot] + 4 * offsets[slot, i]
+                if number == 0:
+                    store_int32(out, 0)
+                for _ in range(number):
+                    store_int32(out, load_int32(q))
+                    out, q = out + 4, q + 4
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int64, int64[::1])")
+def mix(places, others, kinds, from_others, out, new_places):
+    """Writes records that take some slots from other records, and fills in where they are.
+
+    ``others`` are the same records in another order, so the new ones need as much memory as the old.
+    """
+    for i in range(len(places)):
+        p, q = places[i], others[i]
+        new_places[i] = out
+        for slot in range(len(kinds)):
+            number, p = read_count(p)
+            other, q = read_count(q)
+            out = write_count(out, other if from_others[slot] else number)
+        h, g = places[i], others[i]
+        for slot in range(len(kinds)):
+            number, h = read_count(h)
+            other, g = read_count(g)
+            size = 8 if kinds[slot] == IDS else 4
+            if from_others[slot]:
+                copy(out, q, other * size)
+                out += other * size
+            else:
+                copy(out, p, number * size)
+                out += number * size
+            p += number * size
+            q += other * size

@@ -1,0 +1,120 @@
+"""Parses MultiSlot text: drives the kernel, and explains what is wrong with a line."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from refluid.datasets.records import Records
+from refluid.datasets.schema import Schema
+from refluid.errors import MalformedLineError
+
+_HARD_NUMBERS = 256  # that one call of the kernel leaves to Python
+
+
+class TextParser:
+    """Turns whole lines into records; not for several threads at once.
+
+    Args:
+      skip_malformed: leave malformed lines out and count them, instead of raising.
+      drop_zeros: leave zeros out of sequence slots, as real Fluid does with data in memory.
+
+    Attributes:
+      skipped: how many malformed lines were left out.
+      longer: how many lines had more values than there are slots. Like real Fluid, it ignores what follows.
+      lines: how many lines were read.
+    """
+
+    def __init__(self, schema: Schema, *, skip_malformed: bool = False, drop_zeros: bool = False):
+        from refluid.datasets.kernels import text as kernel  # loads numba: slow
+
+        self._kernel: Any = kernel
+        self._schema = schema
+        self._options = kernel.SKIP_MALFORMED * skip_malformed + kernel.DROP_ZEROS * drop_zeros
+        self._out, self._places = np.empty(0, np.uint8), np.empty(0, np.int64)
+        self._counts = np.empty(len(schema), np.int64)
+        self._hard = np.empty((_HARD_NUMBERS, 3), np.int64)
+        self.skipped = self.longer = self.lines = 0
+
+    def parse(self, text: np.ndarray, file: str = "") -> Records:
+        """The records of the next lines of a file: bytes, the last one a newline."""
+        self._reserve(len(text))
+        kernel, report = self._kernel, np.zeros(len(self._kernel.Report), np.int64)
+        begin, out = text.ctypes.data, self._out.ctypes.data
+        p, count = begin, 0
+        while p < begin + len(text):
+            kernel.parse(
+                p, begin + len(text), out, self._schema.kinds, self._schema.widths, self._counts,
+                self._places[count:], self._hard, self._options, report,
+            )  # fmt: skip
+            p, out = int(report[kernel.Report.TEXT]), int(report[kernel.Report.RECORDS_END])
+            count += int(report[kernel.Report.RECORDS])
+            self.lines += int(report[kernel.Report.LINES])
+            self.longer += int(report[kernel.Report.LONGER])
+            self.skipped += int(report[kernel.Report.SKIPPED])
+            self._read_hard_numbers(text, int(report[kernel.Report.HARD]))
+            problem = report[kernel.Report.PROBLEM]
+            if problem == kernel.MANY_HARD:
+                if report[kernel.Report.LINES] == 0:
+                    self._hard = np.empty((2 * len(self._hard), 3), np.int64)
+            elif problem != kernel.FINE:
+                raise self._error(text, report, file, self.lines + 1)
+        return self._trimmed(count, out - self._out.ctypes.data)
+
+    def _reserve(self, size: int) -> None:
+        """Provides space for any records that this much text may hold: an id takes 8 bytes, and two in the text."""
+        slots = len(self._schema)
+        if len(self._out) < 4 * size + slots + 16:
+            self._out = np.empty(4 * size + slots + 16, np.uint8)
+            self._places = np.empty(size // (4 * slots) + 2, np.int64)
+
+    def _trimmed(self, count: int, size: int) -> Records:
+        block = self._out[:size].copy()
+        places = self._places[:count] + (block.ctypes.data - self._out.ctypes.data)
+        return Records(self._schema, places, (block,))
+
+    def _read_hard_numbers(self, text: np.ndarray, count: int) -> None:
+        for begin, end, place in self._hard[:count].tolist():
+            word = bytes(text[begin - text.ctypes.data : end - text.ctypes.data]).decode()
+            start = place - self._out.ctypes.data
+            self._out[start : start + 4] = np.frombuffer(_read_float32(word).tobytes(), np.uint8)
+
+    def _error(self, text: np.ndarray, report: np.ndarray, file: str, line: int) -> MalformedLineError:
+        kernel = self._kernel
+        problem, number, place, count = (
+            int(report[at])
+            for at in (kernel.Report.PROBLEM, kernel.Report.SLOT, kernel.Report.PLACE, kernel.Report.DETAIL)
+        )
+        slot = self._schema.slots[number]
+        word = _word(text, place - text.ctypes.data)
+        start = int(report[kernel.Report.TEXT]) - text.ctypes.data
+        shown = bytes(text[start : start + 200]).split(b"\n")[0].decode(errors="replace")
+        what = {
+            kernel.LINE_ENDS: "expected the number of its values, but the line ends",
+            kernel.NO_COUNT: f"expected the number of its values, found {word!r}",
+            kernel.ZERO_COUNT: "has 0 values; a slot needs at least one, so pad it where the line is written",
+            kernel.WIDTH: f"expected a multiple of {slot.width} values, found {count}",
+            kernel.FEW_VALUES: f"expected {count} values, but the line ends before",
+            kernel.NO_ID: f"expected an integer, found {word!r}",
+            kernel.LARGE_ID: f"expected an integer of 64 bits, found {word}",
+            kernel.NO_FLOAT: f"expected a number, found {word!r}",
+        }[problem]
+        return MalformedLineError(file, line, f"{slot}, number {number + 1} of {len(self._schema)}: {what}", shown)
+
+
+def _word(text: np.ndarray, start: int) -> str:
+    return (bytes(text[start : start + 60]).split() or [b""])[0].decode(errors="replace")
+
+
+def _read_float32(word: str) -> np.float32:
+    """The float32 that is nearest to a decimal number; `float` and then float32 would round twice."""
+    with np.errstate(over="ignore", under="ignore"):
+        near = np.float32(float(word))
+    if not np.isfinite(near):
+        return near
+    exact = Fraction(word)
+    around = (np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf)))
+    finite = [x for x in around if np.isfinite(x)]
+    return min(finite, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))

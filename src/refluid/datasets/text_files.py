@@ -1,0 +1,63 @@
+"""Text files: how a dataset reads and parses them, and what it counts on the way."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any
+
+from refluid.datasets.meter import Meter
+from refluid.datasets.records import Records
+from refluid.datasets.schema import Schema
+from refluid.datasets.sources import AnySource, open_stream, read_chunks
+from refluid.datasets.text import TextParser
+
+
+class TextFiles:
+    """Reads MultiSlot files, in any number of threads.
+
+    Args:
+      skip_malformed, drop_zeros: as for `TextParser`.
+
+    Attributes:
+      skipped: how many malformed lines were skipped so far.
+    """
+
+    def __init__(
+        self, schema: Schema, pipe_command: str = "cat", *, skip_malformed: bool = False, drop_zeros: bool = False
+    ):
+        self._schema, self._pipe_command = schema, pipe_command
+        self._options = {"skip_malformed": skip_malformed, "drop_zeros": drop_zeros}
+        self._lock, self._warned = threading.Lock(), False
+        self.skipped = 0
+
+    def read(self, path: AnySource, opened: Callable[[Any], None], meter: Meter) -> Generator[Records]:
+        """The records of a file, chunk by chunk; ``opened`` is told about the stream."""
+        parser = TextParser(self._schema, **self._options)
+        with closing(open_stream(path, self._pipe_command)) as stream:
+            opened(stream)
+            chunks = read_chunks(stream)
+            while True:
+                with meter.timing("read"):
+                    text = next(chunks, None)
+                if text is None:
+                    return
+                with meter.timing("parse"):
+                    records = parser.parse(text, str(path))
+                self._note(parser, path)
+                yield records
+
+    def _note(self, parser: TextParser, path: AnySource) -> None:
+        with self._lock:
+            self.skipped += parser.skipped
+            warn = parser.longer > 0 and not self._warned
+            self._warned |= warn
+        parser.skipped = parser.longer = 0
+        if warn:
+            warnings.warn(
+                f"{path}: lines have more values than the {len(self._schema)} variables of set_use_var take; "
+                "the rest of each line is ignored, as in Fluid",
+                stacklevel=2,
+            )
