@@ -45,6 +45,7 @@ MAY_USE = {
     "refluid.inference": {*CORE, "refluid.files"},
     "refluid": {
         *CORE,
+        "refluid.datasets",
         "refluid.inference",
         "refluid.readers",
     },  # the modules directly in refluid: the executor and what surrounds it

@@ -100,12 +100,18 @@ def why_again(before: Sequence[StepKey], key: StepKey) -> str | None:
     for name, (_, dtype, *_), (_, dtype_before, *_) in feeds:
         if dtype != dtype_before:
             return f"feed {name} changed from {dtype_before} to {dtype}"
-    if len(alike) < _EXPECTED_SHAPES:
+    shapes = {_batch_shapes(other) for other in alike}  # buckets of sequences settle by themselves
+    if len(shapes) < _EXPECTED_SHAPES or _batch_shapes(key) in shapes:
         return None
     for name, (shape, _, *sequences), (shape_before, *_) in feeds:
-        if shape != shape_before and not sequences:  # sequences: their buckets settle by themselves
+        if shape != shape_before and not sequences:
             return (
-                f"feed {name} has shape {list(shape)}, after {list(shape_before)} and {len(alike) - 1} other shapes; "
+                f"feed {name} has shape {list(shape)}, after {list(shape_before)} and {len(shapes) - 1} other shapes; "
                 "batches of one size (drop_last=True) avoid it"
             )
     return None
+
+
+def _batch_shapes(key: StepKey) -> tuple[tuple[int, ...], ...]:
+    """The shapes of feeds that are no sequences."""
+    return tuple(shape for shape, _, *sequences in key.signature if not sequences)

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from refluid import backend, compilation, flags, profiling
+from refluid.dataset_runs import Reports, run_dataset, without_training
 from refluid.errors import FeedError, OpError, PaddingWarning, UninitializedError
 from refluid.feeding import check_feed, plain_value, read_feed, signature, with_feed_hint
 from refluid.fetching import as_numpy, as_tensor, check_fetches, copied, fetch_names
@@ -47,7 +48,7 @@ class Executor:
     def __init__(self, place: Place | None = None, eager: bool = False):
         self.place: Place = CPUPlace() if place is None else place
         check_place(self.place, "Executor")
-        self._target = backend.target(self.place.device())
+        self.target = backend.target(self.place.device())
         self._uid = next(_uids)
         self._eager = eager
         self._exact: WeakSet[Program] = WeakSet()  # programs whose sequences must not be padded
@@ -81,12 +82,7 @@ class Executor:
           return_numpy: whether to return NumPy arrays rather than LoDTensors.
           use_program_cache: ignored; compiled steps are always kept.
         """
-        if self._closed:
-            raise RuntimeError("this executor is closed")
-        if program is None:
-            program = default_main_program()
-        elif program.__class__ is not Program:
-            program = _program_of(program)
+        program = self._program(program)
         if scope is None:
             scope = global_scope()
         call = None
@@ -103,6 +99,13 @@ class Executor:
                         return [copied(value) for value in step(values)]
         return self._run(program, feed, fetch_list, scope, return_numpy, call)
 
+    def _program(self, program: Any) -> Program:
+        if self._closed:
+            raise RuntimeError("this executor is closed")
+        if program.__class__ is Program:
+            return program
+        return default_main_program() if program is None else _program_of(program)
+
     def _run(
         self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, call: Any
     ) -> list[Any]:
@@ -115,37 +118,93 @@ class Executor:
         if missing:
             feed = {**take_batches(missing, scope), **(feed or {})}
             return self.run(program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
-        exact = program in self._exact
-        names, values = read_feed(program, feed, self._target, self.buckets, exact) if feed else ((), [])
         fetches = fetch_names(fetch_list) if fetch_list is not None else ()
-        loops = self._eager_loops.get(program, _NONE)
-        key = StepKey(
-            program._version,
-            names,
-            signature(values),
-            fetches,
-            self._target.device,
-            self._eager,
-            not exact,
-            loops,
-            scope.remote,
-        )
+        key, values = self.prepare(program, feed, fetches, scope)
         # Programs keep their widths whatever the user's own JAX is set to.
         with jax.enable_x64(True), profiling.record("executor.run"):
             try:
-                step, results = self._find_and_run(program, key, scope, values)
+                step, results = self.find_and_run(program, key, scope, values)
             except PaddingError as error:
-                self._give_up_padding(program, error)
+                self.give_up_padding(program, error)
                 return self._run(program, feed, fetch_list, scope, return_numpy, None)
-            if step.compiled.communicates:
-                self._communicating.add(step.compiled)
-            if flags.check_nan_inf:
-                _check_numbers(program, step, results)
             if call is not None and _all_arrays(results):
                 lowered(program).remember_call(call, step)
             with profiling.record("fetch"):
                 read = as_numpy if return_numpy else as_tensor
                 return [read(name, value) for name, value in zip(fetches, results, strict=True)]
+
+    def train_from_dataset(
+        self,
+        program: Any = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Any = None,
+        print_period: int = 100,
+        fetch_handler: Any = None,
+    ) -> None:
+        """Trains on every batch of a dataset, in one pass.
+
+        Real Fluid trains in ``thread`` threads at once, which overwrite each other's parameters. Here batches are
+        trained one after the other, each by one compiled step that uses all cores, and ``thread`` threads read and
+        parse the next batches meanwhile. A log line every few seconds says how fast it is and where the time goes.
+
+        Args:
+          program: the program, or a CompiledProgram; by default the default main program.
+          dataset: made by `fluid.DatasetFactory`.
+          scope: where state lives; by default the global scope.
+          thread: how many threads read; by default what the dataset was told.
+          debug: print times and the rate every 100 batches.
+          fetch_list: variables or names to print.
+          fetch_info: a text for each of them, printed before it; by default its name.
+          print_period: how many batches apart the fetches are printed.
+          fetch_handler: a `fluid.executor.FetchHandler`, called every few seconds on a thread of its own.
+        """
+        reports = Reports.of(fetch_list, fetch_info, print_period, debug, fetch_handler)
+        program = self._program(program)
+        run_dataset(self, "train_from_dataset", program, dataset, scope, thread, reports)
+
+    def infer_from_dataset(
+        self,
+        program: Any = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Any = None,
+        print_period: int = 100,
+        fetch_handler: Any = None,
+    ) -> None:
+        """Runs the forward part of a program on every batch of a dataset; see `train_from_dataset`.
+
+        Backward and optimizer ops of a training program are left out, and nothing is pushed to servers. Other state,
+        such as that of metrics, changes as the program says.
+        """
+        reports = Reports.of(fetch_list, fetch_info, print_period, debug, fetch_handler)
+        program = without_training(self._program(program))
+        run_dataset(self, "infer_from_dataset", program, dataset, scope, thread, reports)
+
+    def prepare(
+        self, program: Program, feed: Mapping[str, Any] | None, fetches: tuple[str, ...], scope: Scope
+    ) -> tuple[StepKey, list[Any]]:
+        """Returns the key of the step for a feed, and the values that the step takes; padding is part of both."""
+        exact = program in self._exact
+        names, values = read_feed(program, feed, self.target, self.buckets, exact) if feed else ((), [])
+        key = StepKey(
+            program._version,
+            names,
+            signature(values),
+            fetches,
+            self.target.device,
+            self._eager,
+            not exact,
+            self._eager_loops.get(program, _NONE),
+            scope.remote,
+        )
+        return key, values
 
     @property
     def compilations(self) -> int:
@@ -161,9 +220,10 @@ class Executor:
         self._communicating.clear()
         self._closed = True
 
-    def _find_and_run(
+    def find_and_run(
         self, program: Program, key: StepKey, scope: Scope, values: Sequence[Any]
     ) -> tuple[Step, list[Any]]:
+        """Runs the step of a key, which is compiled and bound to the scope first where it is new."""
         kept = program.lowered or lowered(program)
         compiled = kept.steps.get(key)
         step = None if compiled is None else compiled.step_in(scope)
@@ -174,7 +234,15 @@ class Executor:
                 if step is None:
                     return self._first_run(program, key, compiled, scope, values)
         with profiling.record("execute"):
-            return step, step(values)
+            results = step(values)
+        self._ran(program, step, results)
+        return step, results
+
+    def _ran(self, program: Program, step: Step, results: Sequence[Any]) -> None:
+        if step.compiled.communicates:
+            self._communicating.add(step.compiled)
+        if flags.check_nan_inf:
+            _check_numbers(program, step, results)
 
     def _first_run(
         self, program: Program, key: StepKey, compiled: CompiledStep | None, scope: Scope, values: Sequence[Any]
@@ -210,9 +278,16 @@ class Executor:
             before.append(key)
         kept.steps.add(key, compiled)
         compiled.bound[scope] = step
+        self._ran(program, step, results)
         return step, results
 
-    def _give_up_padding(self, program: Program, error: PaddingError) -> None:
+    def gave_up(self, program: Program, key: StepKey) -> bool:
+        """Whether padding, or compiling a loop, was given up since the key was made."""
+        loops = self._eager_loops.get(program, _NONE)
+        return key.eager_loops != loops or key.padded == (program in self._exact)
+
+    def give_up_padding(self, program: Program, error: PaddingError) -> None:
+        """Remembers that sequences of a program, or in one of its loops, must not be padded, and says why."""
         if error.loop is not None:
             known = self._eager_loops.get(program, _NONE)
             self._eager_loops[program] = known | {error.loop.attrs["sub_block"].idx}

@@ -1,10 +1,11 @@
 """The executor and scopes, under Fluid's module path."""
 
 from refluid.executor import Executor
+from refluid.fetch_handler import FetchHandler
 from refluid.scope import Scope, global_scope, scope_guard
 from refluid.tensors import LoDTensor
 
-__all__ = ["Executor", "Scope", "as_numpy", "global_scope", "scope_guard"]
+__all__ = ["Executor", "FetchHandler", "Scope", "as_numpy", "global_scope", "scope_guard"]
 
 
 def as_numpy(tensor):

@@ -6,6 +6,8 @@ moves all they need in as few messages as possible. The runtime is loaded only w
 
 from __future__ import annotations
 
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
@@ -15,6 +17,18 @@ from typing import Any
 from refluid import profiling
 from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
+
+
+class _Spent(threading.local):
+    seconds = 0.0
+
+
+_spent = _Spent()
+
+
+def seconds_exchanging() -> float:
+    """How long the steps of this thread have been in exchanges, all together."""
+    return _spent.seconds
 
 
 class Exchange(ABC):
@@ -41,8 +55,10 @@ class ExchangePiece(StepPiece):
         return partial(self._run, exchange, binding)
 
     def _run(self, exchange: Exchange, binding: Binding, run: Run) -> None:
+        began = time.perf_counter()
         with profiling.record("exchange"):
             received = exchange(run.env)
+        _spent.seconds += time.perf_counter() - began
         run.env.update(received)
         for name in received.keys() & self._options.persists:
             binding.holders[name].value = received[name]

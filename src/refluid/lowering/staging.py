@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
+
+from refluid.ops.core.values import Ragged
 
 ALIGNMENT = 64
 COPIED_AT_ONCE = 100_000  # bytes; XLA copies smaller arrays without a thread
@@ -46,6 +48,19 @@ class Staging(threading.local):
             buffer = self._buffers[index] = aligned(value.shape, value.dtype)
         np.copyto(buffer, value)
         return buffer
+
+
+def readable_in_place(values: Sequence[Any]) -> list[Any]:
+    """Returns values with large unaligned arrays copied, those in sequences too; unlike staged ones, they are kept."""
+    return [replace(v, data=_realigned(v.data)) if isinstance(v, Ragged) else _realigned(v) for v in values]
+
+
+def _realigned(value: Any) -> Any:
+    if value.__class__ is not np.ndarray or value.nbytes < COPIED_AT_ONCE or _is_read_in_place(value):
+        return value
+    copy = aligned(value.shape, value.dtype)
+    np.copyto(copy, value)
+    return copy
 
 
 def unstaged(values: Sequence[Any]) -> Sequence[Any]:
