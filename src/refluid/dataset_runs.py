@@ -90,18 +90,13 @@ def batches_of(dataset: Any, places: Any, drop_last: bool = True) -> Iterator[li
     Args:
       dataset: reads on as many threads as it was told to.
       places: a place or a list of them; how many feeds each list has.
-      drop_last: leave out a batch that is smaller than the first, and feeds that do not suffice for all places.
+      drop_last: leave out a last batch that is smaller, and feeds that do not suffice for all places.
     """
     check_dataset(dataset)
     count = len(places) if isinstance(places, list | tuple) else 1
-    full: int | None = None
     group: list[dict[str, Any]] = []
-    with closing(dataset.feeds()) as feeds:
+    with closing(dataset.feeds(drop_last=drop_last)) as feeds:
         for feed in feeds:
-            size = _samples(feed)
-            full = size if full is None else full
-            if drop_last and size < full:
-                continue
             group.append(feed)
             if len(group) == count:
                 yield group
@@ -200,7 +195,7 @@ class _Pass:
         for batch in batches:
             ready = time.perf_counter()
             meter.add("wait", ready - began)
-            exchanged, is_new = seconds_exchanging(), batch.form.step is None
+            exchanged, compiled = seconds_exchanging(), self._executor.compilations
             try:
                 self._latest = self._step(batch)
             except Exception as error:
@@ -209,6 +204,7 @@ class _Pass:
             began, exchanged = time.perf_counter(), seconds_exchanging() - exchanged
             if exchanged:
                 meter.add("exchange", exchanged)
+            is_new = self._executor.compilations > compiled
             meter.add("compile" if is_new else "compute", began - ready - exchanged)
             progress.stepped(_samples(batch.feed))
             if batch.number % reports.period == 0:
