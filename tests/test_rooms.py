@@ -68,6 +68,7 @@ EXCEPTIONS = {
 USE_GRPC = {
     "refluid.runtime.observe.status": "requests the state of servers",
     "refluid.runtime.server.service": "serves",
+    "refluid.runtime.trainer.group": "serves other trainers",
     "refluid.runtime.trainer.membership": "reads the status codes of failed requests",
     "refluid.runtime.trainer.server_calls": "reads the status codes of failed requests",
 }

@@ -9,11 +9,13 @@ class Barriers:
     def __init__(self, trainers: int) -> None:
         self._arrived = dict.fromkeys(range(trainers), 0)
         self._first: dict[int, float] = {}  # barrier that is not passed yet -> when the first trainer arrived
+        self._texts: dict[int, dict[int, str]] = {}  # barrier -> what each trainer brought
 
-    def arrive(self, trainer: int, number: int, now: float) -> None:
-        """Records that a trainer has arrived at a barrier; arriving again changes nothing."""
+    def arrive(self, trainer: int, number: int, now: float, text: str = "") -> None:
+        """Records that a trainer has arrived at a barrier with a text; arriving again changes nothing."""
         if trainer in self._arrived:
             self._arrived[trainer] = max(self._arrived[trainer], number)
+            self._texts.setdefault(number, {})[trainer] = text
         self._first.setdefault(number, now)
         self._drop_passed()
 
@@ -26,6 +28,10 @@ class Barriers:
         """The trainers that have not arrived at a barrier yet."""
         return [trainer for trainer, arrived in self._arrived.items() if arrived < number]
 
+    def texts(self, number: int) -> dict[int, str]:
+        """What each trainer that has been at a barrier brought there."""
+        return self._texts.get(number, {})
+
     def since(self, number: int) -> float | None:
         """When the first trainer arrived at a barrier that is not passed yet."""
         return self._first.get(number)
@@ -37,3 +43,7 @@ class Barriers:
     def _drop_passed(self) -> None:
         for number in [number for number in self._first if not self.missing(number)]:
             del self._first[number]
+        # The last reply may be requested again until its trainer is at a later barrier.
+        oldest = min(self._arrived.values(), default=0)
+        for number in [number for number in self._texts if number < oldest]:
+            del self._texts[number]

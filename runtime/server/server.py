@@ -164,13 +164,13 @@ class Server:
         request = self._receive(pb.ExchangeRequest, message)
         number = request.sequence
         with self._changed:
-            self._barriers.arrive(request.caller.trainer, number, time.monotonic())
+            self._barriers.arrive(request.caller.trainer, number, time.monotonic(), request.text)
             member = self._membership.members[request.caller.trainer]
             member.at_barrier = True
             self._changed.notify_all()
             if self._exchange.wait_for(lambda: not self._barriers.missing(number)):
                 member.at_barrier = False
-                return wire.encode(pb.ExchangeReply())
+                return wire.encode(pb.ExchangeReply(texts=self._barriers.texts(number)))
             return self._exchange.pending(self._barriers.missing(number), self._barriers.since(number))
 
     def _heartbeat(self, message: bytes) -> Buffers:

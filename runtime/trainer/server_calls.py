@@ -156,13 +156,17 @@ class ServerCalls:
         finally:
             self._waits.end(wait, replied=replied)
 
-    def barrier(self) -> None:
-        """Waits until every trainer that has not left has reached its barrier of the same number."""
+    def barrier(self, text: str = "") -> dict[int, str]:
+        """Waits until every trainer that has not left has reached its barrier of the same number.
+
+        Returns the texts that the trainers brought, by trainer; one that had left before is not among them.
+        """
         self._barriers += 1
         endpoint = self.job.endpoints[0]
-        buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=self._barriers))
+        buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=self._barriers, text=text))
         ask = partial(self._request, endpoint, "Barrier", buffers)
-        self._collect(ask(), ask)
+        reply, _ = self._collect(ask(), ask)
+        return dict(reply.texts)
 
     def status(self) -> list[dict[str, Any]]:
         """The status of each server."""

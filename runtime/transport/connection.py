@@ -20,6 +20,7 @@ from prometheus_client import Counter
 from refluid.errors import ServerBusyError
 
 SERVICE = "refluid.runtime.ParameterServer"
+MAILBOX = "refluid.runtime.Mailbox"
 IN_CHUNKS, STREAMED = "InChunks", "Streamed"
 LARGE = 32 << 20  # bytes; larger messages travel in chunks
 CHUNK = 4 << 20
@@ -67,8 +68,10 @@ def size_of(buffers: Sequence[Any]) -> int:
 class Connection:
     """A connection of this process to one server; ``sent`` and ``received`` count bytes."""
 
-    def __init__(self, endpoint: str, sent: Counter | None = None, received: Counter | None = None):
-        self.endpoint = endpoint
+    def __init__(
+        self, endpoint: str, sent: Counter | None = None, received: Counter | None = None, service: str = SERVICE
+    ):
+        self.endpoint, self._service = endpoint, service
         self._sent = sent or Counter("sent_total", "Bytes sent", registry=None)
         self._received = received or Counter("received_total", "Bytes received", registry=None)
         self._channel = grpc.insecure_channel(endpoint, options=_OPTIONS)
@@ -132,7 +135,7 @@ class Connection:
         if found is None:
             is_stream = name.endswith((IN_CHUNKS, STREAMED))
             make = self._channel.stream_stream if is_stream else self._channel.unary_unary
-            found = self._methods[name] = make(f"/{SERVICE}/{name}")
+            found = self._methods[name] = make(f"/{self._service}/{name}")
         return found
 
     def close(self) -> None:
@@ -202,8 +205,19 @@ class _StreamClosedError(grpc.RpcError):
 
 def listen(endpoint: str, handlers: dict[str, Handler], threads: int) -> grpc.Server:
     """Makes a gRPC server for ``handlers`` that listens at ``endpoint``; the caller starts it."""
-    server = grpc.server(ThreadPoolExecutor(threads, "parameter-server"), options=_OPTIONS)
-    server.add_generic_rpc_handlers((_Service(handlers),))
+    return _listen(endpoint, SERVICE, handlers, threads)[0]
+
+
+def open_mailbox(endpoint: str, handlers: dict[str, Handler], threads: int) -> tuple[grpc.Server, int]:
+    """Starts a gRPC server for the mailbox of a trainer; returns it and its port, which port 0 leaves open."""
+    server, port = _listen(endpoint, MAILBOX, handlers, threads)
+    server.start()
+    return server, port
+
+
+def _listen(endpoint: str, service: str, handlers: dict[str, Handler], threads: int) -> tuple[grpc.Server, int]:
+    server = grpc.server(ThreadPoolExecutor(threads, service.rpartition(".")[2]), options=_OPTIONS)
+    server.add_generic_rpc_handlers((_Service(service, handlers),))
     try:
         port = server.add_insecure_port(endpoint)
     except RuntimeError:
@@ -211,16 +225,16 @@ def listen(endpoint: str, handlers: dict[str, Handler], threads: int) -> grpc.Se
     if not port:
         server.stop(None)
         raise ServerBusyError(endpoint)
-    return server
+    return server, port
 
 
 class _Service(grpc.GenericRpcHandler):
     """Finds the handler of a call by its method name."""
 
-    def __init__(self, handlers: dict[str, Handler]):
+    def __init__(self, service: str, handlers: dict[str, Handler]):
         self._methods: dict[str, grpc.RpcMethodHandler] = {}
         for name, handler in handlers.items():
-            path = f"/{SERVICE}/{name}"
+            path = f"/{service}/{name}"
             self._methods[path] = grpc.unary_unary_rpc_method_handler(_whole(handler))
             self._methods[path + STREAMED] = grpc.stream_stream_rpc_method_handler(_streamed(handler))
             self._methods[path + IN_CHUNKS] = grpc.stream_stream_rpc_method_handler(_in_chunks(handler))

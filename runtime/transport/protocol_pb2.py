@@ -24,13 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0eprotocol.proto\x12\x0frefluid.runtime\"C\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\x0c\n\x04\x64ims\x18\x03 \x03(\x03\x12\x0e\n\x06sparse\x18\x04 \x01(\x08\".\n\x06\x43\x61ller\x12\x0f\n\x07trainer\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\"\xd9\x01\n\x0bJoinRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x10\n\x08protocol\x18\x02 \x01(\r\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x10\n\x08trainers\x18\x04 \x01(\x05\x12\x0c\n\x04mode\x18\x05 \x01(\t\x12\'\n\x06pushes\x18\x06 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12&\n\x05pulls\x18\x07 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0c\n\x04host\x18\x08 \x01(\t\"2\n\tJoinReply\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04\"\xf9\x02\n\x0f\x45xchangeRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x39\n\x07purpose\x18\x02 \x01(\x0e\x32(.refluid.runtime.ExchangeRequest.Purpose\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\r\n\x05steps\x18\x04 \x01(\r\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0e\n\x06wanted\x18\x06 \x03(\t\x12\x0c\n\x04seen\x18\x07 \x01(\x04\x12\x15\n\rmax_staleness\x18\x08 \x01(\r\x12\x15\n\x08max_lead\x18\t \x01(\rH\x00\x88\x01\x01\x12\x15\n\runknown_steps\x18\n \x01(\r\"G\n\x07Purpose\x12\x08\n\x04STEP\x10\x00\x12\t\n\x05OFFER\x10\x01\x12\t\n\x05START\x10\x02\x12\x08\n\x04ROWS\x10\x03\x12\x08\n\x04READ\x10\x04\x12\x08\n\x04WAIT\x10\x05\x42\x0b\n\t_max_lead\"\x84\x01\n\rExchangeReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12(\n\x07tensors\x18\x02 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0f\n\x07pending\x18\x03 \x01(\x08\x12\x0f\n\x07\x61waited\x18\x04 \x03(\t\x12\x16\n\x0ewaited_seconds\x18\x05 \x01(\x01\"s\n\nSumRequest\x12\x0e\n\x06server\x18\x01 \x01(\x05\x12\x0f\n\x07servers\x18\x02 \x01(\x05\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x0b\n\x03key\x18\x04 \x01(\t\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"8\n\rCallerRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\"J\n\x0fSnapshotRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06\x66older\x18\x02 \x01(\t\"\x14\n\x04Text\x12\x0c\n\x04text\x18\x01 \x01(\t\"\x07\n\x05\x45mpty2\xbe\x05\n\x0fParameterServer\x12@\n\x04Join\x12\x1c.refluid.runtime.JoinRequest\x1a\x1a.refluid.runtime.JoinReply\x12L\n\x08\x45xchange\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12K\n\x07\x42\x61rrier\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12\x43\n\tHeartbeat\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12?\n\x05Leave\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12\x42\n\tInventory\x12\x1e.refluid.runtime.CallerRequest\x1a\x15.refluid.runtime.Text\x12\x44\n\x08Snapshot\x12 .refluid.runtime.SnapshotRequest\x1a\x16.refluid.runtime.Empty\x12\x37\n\x06Status\x12\x16.refluid.runtime.Empty\x1a\x15.refluid.runtime.Text\x12\x42\n\x03Sum\x12\x1b.refluid.runtime.SumRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12\x41\n\x07\x45victed\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Emptyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0eprotocol.proto\x12\x0frefluid.runtime\"C\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\x0c\n\x04\x64ims\x18\x03 \x03(\x03\x12\x0e\n\x06sparse\x18\x04 \x01(\x08\".\n\x06\x43\x61ller\x12\x0f\n\x07trainer\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\"\xd9\x01\n\x0bJoinRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x10\n\x08protocol\x18\x02 \x01(\r\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x10\n\x08trainers\x18\x04 \x01(\x05\x12\x0c\n\x04mode\x18\x05 \x01(\t\x12\'\n\x06pushes\x18\x06 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12&\n\x05pulls\x18\x07 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0c\n\x04host\x18\x08 \x01(\t\"2\n\tJoinReply\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04\"\x87\x03\n\x0f\x45xchangeRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x39\n\x07purpose\x18\x02 \x01(\x0e\x32(.refluid.runtime.ExchangeRequest.Purpose\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\r\n\x05steps\x18\x04 \x01(\r\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0e\n\x06wanted\x18\x06 \x03(\t\x12\x0c\n\x04seen\x18\x07 \x01(\x04\x12\x15\n\rmax_staleness\x18\x08 \x01(\r\x12\x15\n\x08max_lead\x18\t \x01(\rH\x00\x88\x01\x01\x12\x15\n\runknown_steps\x18\n \x01(\r\x12\x0c\n\x04text\x18\x0b \x01(\t\"G\n\x07Purpose\x12\x08\n\x04STEP\x10\x00\x12\t\n\x05OFFER\x10\x01\x12\t\n\x05START\x10\x02\x12\x08\n\x04ROWS\x10\x03\x12\x08\n\x04READ\x10\x04\x12\x08\n\x04WAIT\x10\x05\x42\x0b\n\t_max_lead\"\xec\x01\n\rExchangeReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12(\n\x07tensors\x18\x02 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0f\n\x07pending\x18\x03 \x01(\x08\x12\x0f\n\x07\x61waited\x18\x04 \x03(\t\x12\x16\n\x0ewaited_seconds\x18\x05 \x01(\x01\x12\x38\n\x05texts\x18\x06 \x03(\x0b\x32).refluid.runtime.ExchangeReply.TextsEntry\x1a,\n\nTextsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"s\n\nSumRequest\x12\x0e\n\x06server\x18\x01 \x01(\x05\x12\x0f\n\x07servers\x18\x02 \x01(\x05\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x0b\n\x03key\x18\x04 \x01(\t\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"8\n\rCallerRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\"J\n\x0fSnapshotRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06\x66older\x18\x02 \x01(\t\"s\n\x0bNoteRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"\x92\x01\n\x0eRecordsRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0f\n\x07shuffle\x18\x02 \x01(\x04\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\x04\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"\x14\n\x04Text\x12\x0c\n\x04text\x18\x01 \x01(\t\"\x07\n\x05\x45mpty2\xbe\x05\n\x0fParameterServer\x12@\n\x04Join\x12\x1c.refluid.runtime.JoinRequest\x1a\x1a.refluid.runtime.JoinReply\x12L\n\x08\x45xchange\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12K\n\x07\x42\x61rrier\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12\x43\n\tHeartbeat\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12?\n\x05Leave\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12\x42\n\tInventory\x12\x1e.refluid.runtime.CallerRequest\x1a\x15.refluid.runtime.Text\x12\x44\n\x08Snapshot\x12 .refluid.runtime.SnapshotRequest\x1a\x16.refluid.runtime.Empty\x12\x37\n\x06Status\x12\x16.refluid.runtime.Empty\x1a\x15.refluid.runtime.Text\x12\x42\n\x03Sum\x12\x1b.refluid.runtime.SumRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12\x41\n\x07\x45victed\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty2\xcb\x01\n\x07Mailbox\x12<\n\x04Note\x12\x1c.refluid.runtime.NoteRequest\x1a\x16.refluid.runtime.Empty\x12\x42\n\x07Records\x12\x1f.refluid.runtime.RecordsRequest\x1a\x16.refluid.runtime.Empty\x12>\n\x04Ping\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Emptyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protocol_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_EXCHANGEREPLY_TEXTSENTRY']._loaded_options = None
+  _globals['_EXCHANGEREPLY_TEXTSENTRY']._serialized_options = b'8\001'
   _globals['_TENSOR']._serialized_start=35
   _globals['_TENSOR']._serialized_end=102
   _globals['_CALLER']._serialized_start=104
@@ -40,21 +42,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOINREPLY']._serialized_start=372
   _globals['_JOINREPLY']._serialized_end=422
   _globals['_EXCHANGEREQUEST']._serialized_start=425
-  _globals['_EXCHANGEREQUEST']._serialized_end=802
-  _globals['_EXCHANGEREQUEST_PURPOSE']._serialized_start=718
-  _globals['_EXCHANGEREQUEST_PURPOSE']._serialized_end=789
-  _globals['_EXCHANGEREPLY']._serialized_start=805
-  _globals['_EXCHANGEREPLY']._serialized_end=937
-  _globals['_SUMREQUEST']._serialized_start=939
-  _globals['_SUMREQUEST']._serialized_end=1054
-  _globals['_CALLERREQUEST']._serialized_start=1056
-  _globals['_CALLERREQUEST']._serialized_end=1112
-  _globals['_SNAPSHOTREQUEST']._serialized_start=1114
-  _globals['_SNAPSHOTREQUEST']._serialized_end=1188
-  _globals['_TEXT']._serialized_start=1190
-  _globals['_TEXT']._serialized_end=1210
-  _globals['_EMPTY']._serialized_start=1212
-  _globals['_EMPTY']._serialized_end=1219
-  _globals['_PARAMETERSERVER']._serialized_start=1222
-  _globals['_PARAMETERSERVER']._serialized_end=1924
+  _globals['_EXCHANGEREQUEST']._serialized_end=816
+  _globals['_EXCHANGEREQUEST_PURPOSE']._serialized_start=732
+  _globals['_EXCHANGEREQUEST_PURPOSE']._serialized_end=803
+  _globals['_EXCHANGEREPLY']._serialized_start=819
+  _globals['_EXCHANGEREPLY']._serialized_end=1055
+  _globals['_EXCHANGEREPLY_TEXTSENTRY']._serialized_start=1011
+  _globals['_EXCHANGEREPLY_TEXTSENTRY']._serialized_end=1055
+  _globals['_SUMREQUEST']._serialized_start=1057
+  _globals['_SUMREQUEST']._serialized_end=1172
+  _globals['_CALLERREQUEST']._serialized_start=1174
+  _globals['_CALLERREQUEST']._serialized_end=1230
+  _globals['_SNAPSHOTREQUEST']._serialized_start=1232
+  _globals['_SNAPSHOTREQUEST']._serialized_end=1306
+  _globals['_NOTEREQUEST']._serialized_start=1308
+  _globals['_NOTEREQUEST']._serialized_end=1423
+  _globals['_RECORDSREQUEST']._serialized_start=1426
+  _globals['_RECORDSREQUEST']._serialized_end=1572
+  _globals['_TEXT']._serialized_start=1574
+  _globals['_TEXT']._serialized_end=1594
+  _globals['_EMPTY']._serialized_start=1596
+  _globals['_EMPTY']._serialized_end=1603
+  _globals['_PARAMETERSERVER']._serialized_start=1606
+  _globals['_PARAMETERSERVER']._serialized_end=2308
+  _globals['_MAILBOX']._serialized_start=2311
+  _globals['_MAILBOX']._serialized_end=2514
 # @@protoc_insertion_point(module_scope)

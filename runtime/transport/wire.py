@@ -25,7 +25,7 @@ from refluid.runtime.transport import protocol_pb2
 
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
-PROTOCOL = 4
+PROTOCOL = 5
 # What decoding malformed bytes may raise.
 BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
 _LENGTH = struct.Struct("<I")

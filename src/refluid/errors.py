@@ -176,6 +176,17 @@ class ServersMissingError(TimeoutError):
         return type(self), (self.trainer, self.missing, self.seconds, self.reason)
 
 
+class PeerError(RuntimeError):
+    """Another trainer of the job has failed or is gone."""
+
+    def __init__(self, trainer: int, other: int, endpoint: str, problem: str):
+        self.trainer, self.other, self.endpoint, self.problem = trainer, other, endpoint, problem
+        super().__init__(f"trainer {trainer}: trainer {other} at {endpoint} {problem}")
+
+    def __reduce__(self):
+        return type(self), (self.trainer, self.other, self.endpoint, self.problem)
+
+
 class TableTooLargeError(RuntimeError):
     """A trainer reads more of a table on servers than it may read at once."""
 

@@ -26,3 +26,14 @@ def test_a_trainer_that_has_left_is_not_waited_for():
     assert barriers.missing(1) == [] and barriers.open() is None
     barriers.arrive(1, 1, now=1.0)
     assert barriers.missing(1) == []
+
+
+def test_trainers_learn_what_the_others_brought():
+    barriers = Barriers(3)
+    barriers.arrive(0, 1, now=0.0, text="a")
+    barriers.leave(1)
+    barriers.arrive(2, 1, now=1.0, text="c")
+    barriers.arrive(0, 2, now=2.0)
+    assert barriers.texts(1) == {0: "a", 2: "c"}, "until the last trainer has moved on: its reply may get lost"
+    barriers.arrive(2, 2, now=3.0)
+    assert barriers.texts(1) == {} and barriers.texts(2) == {0: "", 2: ""}

@@ -1,0 +1,88 @@
+"""The workers of a Fleet job as a group that exchanges data: how they learn of each other's addresses.
+
+In order: TRAINER_ENDPOINTS of the environment, if it is set; MPI; the parameter servers, which all workers know; the
+endpoints of workers, in jobs without servers.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from paddle.fluid.incubate.fleet.base.mpi_role_maker import MPIRoleMaker
+
+# Addresses at which trainers listen for each other, in their order, where they cannot find out by themselves.
+TRAINER_ENDPOINTS = "REFLUID_TRAINER_ENDPOINTS"
+
+_groups: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def group_of(fleet: Any) -> Any:
+    """The group of a job's workers, opened on first use by all of them; None if there is only one, or no fleet."""
+    if fleet is None or fleet.worker_num() == 1:
+        return None
+    found = _groups.get(fleet)
+    if found is None or found.is_closed:
+        found = _groups[fleet] = _open(fleet)
+    return found
+
+
+def sum_over_workers(fleet: Any, what: str, number: int) -> int:
+    """The sum of all workers' numbers; all must call it."""
+    group = group_of(fleet)
+    return number if group is None else sum(int(text) for text in group.gather(what, str(number)))
+
+
+def _open(fleet: Any) -> Any:
+    from refluid.runtime.trainer.group import TrainerGroup  # gRPC is loaded with it
+
+    worker, workers = fleet.worker_index(), fleet.worker_num()
+    fixed = _addresses(fleet, workers)
+    if fixed:
+        return TrainerGroup(worker, workers, fixed[worker], lambda address: fixed)
+    host = _host_towards(fleet.server_endpoints()[0])
+    return TrainerGroup(worker, workers, f"{host}:0", _meeting(fleet, workers))
+
+
+def _addresses(fleet: Any, workers: int) -> list[str]:
+    """Addresses that are known beforehand; none if workers have to tell each other."""
+    given = os.environ.get(TRAINER_ENDPOINTS, "")
+    name, listed = TRAINER_ENDPOINTS, [each.strip() for each in given.split(",") if each.strip()]
+    if not listed:
+        if fleet.server_endpoints():
+            return []
+        name, listed = "PADDLE_TRAINER_ENDPOINTS", list(fleet.worker_endpoints())
+    if len(listed) != workers:
+        raise ValueError(
+            f"{name} has {len(listed)} addresses ({','.join(listed)}), but the job has {workers} workers; list the "
+            f"address of each, in order, or set {TRAINER_ENDPOINTS}"
+        )
+    return listed
+
+
+def _meeting(fleet: Any, workers: int) -> Callable[[str], Sequence[str]]:
+    """How a worker tells its address to all others, and learns theirs."""
+    if isinstance(fleet.role_maker, MPIRoleMaker):
+        return fleet.role_maker.all_gather
+
+    def meet(address: str) -> Sequence[str]:
+        found = fleet._session().barrier(address)
+        gone = [worker for worker in range(workers) if worker not in found]
+        if gone:
+            raise RuntimeError(f"workers {gone} have left the job, so data cannot be shuffled across all {workers}")
+        return [found[worker] for worker in range(workers)]
+
+    return meet
+
+
+def _host_towards(endpoint: str) -> str:
+    """The address of this machine that the host of ``endpoint`` can reach."""
+    host, _, port = endpoint.rpartition(":")
+    family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)  # sends nothing; the system chooses the interface
+        found = probe.getsockname()[0]
+    return f"[{found}]" if ":" in found else found
