@@ -6,6 +6,7 @@ that all others raise: one that fails says so, and the others ask those they wai
 
 from __future__ import annotations
 
+import atexit
 import secrets
 import threading
 import time
@@ -54,6 +55,7 @@ class TrainerGroup:
         self._listener, port = open_mailbox(address, handlers, threads=2 * min(trainers, 16))
         self._pool = ThreadPoolExecutor(min(trainers - 1, 16), "trainer-group")
         self._connections: dict[int, Connection] = {}
+        atexit.register(self.close)
         try:
             self.endpoints = list(meet(f"{address.rpartition(':')[0]}:{port}"))
             assert len(self.endpoints) == trainers
@@ -124,6 +126,7 @@ class TrainerGroup:
         if self._closed.is_set():
             return
         self._closed.set()
+        atexit.unregister(self.close)
         for connection in self._connections.values():
             connection.close()
         self._pool.shutdown(cancel_futures=True)

@@ -65,6 +65,28 @@ class Worker:
             second.touch()
             self.fleet.barrier_worker()
 
+    def shuffle(self, samples=50):
+        """Shuffles 50 samples of this worker, and 49 of the other one."""
+        number = self.fleet.worker_index()
+        file = self.folder / f"part{number}.txt"
+        lines = [
+            f"1 {1000 * number + i + 1} {i % 3 + 1} {' '.join('7' * (i % 3 + 1))}" for i in range(samples - number)
+        ]
+        file.write_text("\n".join(lines))
+        variables = [fluid.layers.data(name, [1], dtype="int64", lod_level=level) for level, name in enumerate("ab")]
+        dataset = fluid.DatasetFactory().create_dataset("InMemoryDataset")
+        dataset.set_use_var(variables)
+        dataset.set_filelist([str(file)])
+        dataset.set_fleet_send_batch_size(4)
+        dataset.load_into_memory()
+        sizes = [dataset.get_memory_data_size(self.fleet), dataset.get_shuffle_data_size(self.fleet)]
+        dataset.global_shuffle(self.fleet, thread_num=2)
+        sizes += [dataset.get_memory_data_size(), dataset.get_shuffle_data_size(self.fleet)]
+        feeds = list(dataset.feeds())
+        self.seen["sizes"] = sizes
+        self.seen["samples"] = [int(value) for feed in feeds for value in np.ravel(feed["a"])]
+        self.seen["lengths"] = [int(n) for feed in feeds for n in feed["b"].recursive_sequence_lengths()[0]]
+
     def value(self, name):
         return np.array(fluid.global_scope().find_var(name).get_tensor()).reshape(-1).tolist()
 
@@ -114,6 +136,11 @@ def train(worker):
     worker.train(compiled=False)
 
 
+def shuffle_and_train(worker):
+    worker.shuffle()
+    train(worker)
+
+
 def half_async_config():
     config = fluid.DistributeTranspilerConfig()
     config.sync_mode, config.half_async = False, True
@@ -125,7 +152,7 @@ CASES = {
     "load": (fluid.DistributeTranspilerConfig, fluid.optimizer.Momentum, (0.1, 0.9), load),
     "steer": (StrategyFactory.create_async_strategy, fluid.optimizer.SGD, (0.01,), steer),
     "geo": (lambda: StrategyFactory.create_geo_strategy(2), fluid.optimizer.SGD, (0.1,), train),
-    "half_async": (half_async_config, fluid.optimizer.Adam, (0.1,), train),
+    "half_async": (half_async_config, fluid.optimizer.Adam, (0.1,), shuffle_and_train),
 }
 
 

@@ -64,3 +64,14 @@ def test_losses_fall(job, case):
     for worker in job[0]:
         losses = worker[case]["losses"]
         assert np.mean(losses[-2:]) < np.mean(losses[:2])
+
+
+def test_samples_are_shuffled_across_workers(job):
+    first, second = (worker["half_async"] for worker in job[0])
+    samples = first["samples"] + second["samples"]
+    assert sorted(samples) == [*range(1, 51), *range(1001, 1050)], "nothing is lost, nothing doubled"
+    for worker in (first, second):
+        assert worker["sizes"] == [99, 0, len(worker["samples"]), 99]
+        assert {value // 1000 for value in worker["samples"]} == {0, 1}, "each has samples of both"
+        assert worker["samples"] != sorted(worker["samples"])
+        assert worker["lengths"] == [(value - 1) % 1000 % 3 + 1 for value in worker["samples"]], "samples stay whole"

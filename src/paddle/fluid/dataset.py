@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from threading import Thread
 from typing import Any
 
+from paddle.fluid.incubate.fleet.base.trainer_group import group_of, sum_over_workers
 from refluid.datasets import in_memory
 from refluid.datasets.feed_desc import desc_text, new_desc
 from refluid.datasets.feeds import Feed, chunks_of, feeds_of
@@ -27,6 +28,8 @@ from refluid.files.storage import at
 from refluid.flags import read_flag
 
 __all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
+
+_SEND_BATCH_SIZE = 1024  # samples in a message of a global shuffle
 
 
 class DatasetFactory:
@@ -263,11 +266,19 @@ class InMemoryDataset(DatasetBase):
     def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
         """Distributes the samples of all trainers among them at random, and shuffles them.
 
+        All trainers must call it. If it fails, as when a trainer dies, samples are lost: load them again.
+
         Args:
           fleet: the fleet of the trainers; without it, or with one trainer, samples stay here.
-          thread_num: accepted; exchanges need no threads of their own.
+          thread_num: how many messages to other trainers are on their way at once.
         """
-        self._records = in_memory.shuffle(self._loaded("global_shuffle"))
+        records = self._loaded("global_shuffle")
+        group = group_of(fleet)
+        if group is not None:
+            blocks, self._records = in_memory.give_away(records), None
+            del records  # the blocks are freed as they are sent
+            records = self._exchange(group, blocks, thread_num)
+        self._records = in_memory.shuffle(records)
         self._shuffled = len(self._records)
 
     def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
@@ -291,18 +302,33 @@ class InMemoryDataset(DatasetBase):
             self._before_slots_shuffle = records
         self._records = in_memory.shuffle_slots(self._before_slots_shuffle, slots)
 
+    def _exchange(self, group: Any, blocks: Iterator[Records], threads: int) -> Records:
+        from refluid.runtime.trainer.shuffle import shuffle_records  # gRPC is loaded with it
+
+        assert self._schema is not None
+        chunks = shuffle_records(
+            group,
+            blocks,
+            form=", ".join(map(str, self._schema.slots)),
+            seed=in_memory.seed(),
+            chunk_records=self.fleet_send_batch_size or _SEND_BATCH_SIZE,
+            threads=threads,
+        )
+        parts = [Records.of_bytes(self._schema, chunk.data, chunk.count) for chunk in chunks]
+        return Records.join(self._schema, parts)
+
     def release_memory(self) -> None:
         """Drops the samples in memory."""
         self._before_slots_shuffle = None
         self._records, self._shuffled = None, 0
 
     def get_memory_data_size(self, fleet: Any = None) -> int:
-        """Returns the number of samples in memory."""
-        return 0 if self._records is None else len(self._records)
+        """Returns the number of samples in memory; with a fleet, of all its trainers, which must all call it."""
+        return sum_over_workers(fleet, "get_memory_data_size", 0 if self._records is None else len(self._records))
 
     def get_shuffle_data_size(self, fleet: Any = None) -> int:
-        """Returns the number of samples in memory after `global_shuffle`, 0 before it."""
-        return self._shuffled
+        """Returns the number of samples in memory after `global_shuffle`, 0 before it; with a fleet, as above."""
+        return sum_over_workers(fleet, "get_shuffle_data_size", self._shuffled)
 
     def feeds(
         self, threads: int | None = None, meter: Meter | None = None, *, skip: int = 0, drop_last: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -43,5 +44,23 @@ def shuffle_slots(records: Records, names: Sequence[str]) -> Records:
     return Records(records.schema, new_places, (block,))
 
 
+def give_away(records: Records) -> Iterator[Records]:
+    """The records of one block of memory after the other, each of which is free once the consumer drops it.
+
+    Their order is the one in which they were loaded, however they were shuffled.
+    """
+    schema, blocks, places = records.schema, deque(records.blocks), np.sort(records.places)
+    del records
+    while blocks:
+        begin = blocks[0].ctypes.data
+        first, last = np.searchsorted(places, [begin, begin + blocks[0].nbytes])
+        yield Records(schema, places[first:last], (blocks.popleft(),))
+
+
+def seed() -> int:
+    """A random number, which follows NumPy's global seed."""
+    return int(np.random.randint(np.iinfo(np.int64).max))
+
+
 def _generator() -> np.random.Generator:
-    return np.random.default_rng(np.random.randint(np.iinfo(np.int64).max))
+    return np.random.default_rng(seed())

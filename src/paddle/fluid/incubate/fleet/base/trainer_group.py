@@ -44,7 +44,9 @@ def _open(fleet: Any) -> Any:
     if fixed:
         return TrainerGroup(worker, workers, fixed[worker], lambda address: fixed)
     host = _host_towards(fleet.server_endpoints()[0])
-    return TrainerGroup(worker, workers, f"{host}:0", _meeting(fleet, workers))
+    group = TrainerGroup(worker, workers, f"{host}:0", _meeting(fleet, workers))
+    fleet._session().on_leave(group.close)
+    return group
 
 
 def _addresses(fleet: Any, workers: int) -> list[str]:
