@@ -26,7 +26,7 @@ _refuse_a_second_paddle()
 from paddle import dataset, reader  # noqa: E402
 from paddle.batch import batch  # noqa: E402
 
-_ON_DEMAND = frozenset({"distributed", "fluid", "v2"})
+_ON_DEMAND = frozenset({"distributed", "fluid", "utils", "v2"})
 
 
 def __getattr__(name):

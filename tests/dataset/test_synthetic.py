@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from paddle import dataset
 from paddle.dataset import common, mnist, uci_housing
 
 
@@ -17,7 +16,7 @@ def synthetic_data(tmp_path, monkeypatch):
 
 def least_squares(inputs, targets):
     padded = np.column_stack([inputs, np.ones(len(inputs))])
-    solution, *_ = np.linalg.lstsq(padded, targets, rcond=None)
+    solution = np.linalg.solve(padded.T @ padded + 1e-6 * np.eye(padded.shape[1]), padded.T @ targets)
     return lambda rows: np.column_stack([rows, np.ones(len(rows))]) @ solution
 
 
@@ -47,8 +46,3 @@ def test_zero_turns_the_switch_off(monkeypatch):
     for value in ("0", ""):
         monkeypatch.setenv("REFLUID_SYNTHETIC_DATA", value)
         assert not synthetic.wanted()
-
-
-def test_a_dataset_that_is_not_there_yet_says_so():
-    with pytest.raises(AttributeError, match=r"does not support paddle\.dataset\.cifar yet; available: common, mnist"):
-        dataset.cifar  # noqa: B018

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import importlib
 import os
 import pickle
 import tempfile
@@ -9,7 +10,11 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
 from refluid.files.writing import atomic_write
+from refluid.log import Log
 from refluid.readers import synthetic
 
 __all__ = ["DATA_HOME", "cluster_files_reader", "download", "md5file", "split"]
@@ -58,8 +63,8 @@ def download(url, module_name, md5sum, save_name=None):
         f"could not download {url} in {_ATTEMPTS} attempts: {problem}\n"
         f"  expected file  {path}\n"
         f"  expected md5   {md5sum}\n"
-        f"  hint           download the file manually, or set {synthetic.SWITCH}=1 to use small synthetic data of the "
-        f"same format"
+        f"  hint           download the file elsewhere and put it there, or set {synthetic.SWITCH}=1 to use small "
+        f"synthetic data of the same format"
     )
 
 
@@ -69,7 +74,7 @@ def _fetch(url, path, md5sum):
     handle, partial = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
-            while chunk := response.read(_CHUNK):
+            for chunk in _chunks(response, url, path):
                 digest.update(chunk)
                 file.write(chunk)
         if md5sum is not None and digest.hexdigest() != md5sum:
@@ -79,6 +84,30 @@ def _fetch(url, path, md5sum):
     finally:
         if os.path.exists(partial):
             os.unlink(partial)
+
+
+def _chunks(response, url, path):
+    """Yields the content of a response, with a progress bar on a terminal or in a notebook, else a line in the log."""
+    console = Console(stderr=True)
+    is_seen = console.is_terminal or console.is_jupyter
+    size = response.headers.get("Content-Length", "")
+    if not is_seen:
+        Log("dataset").info("downloading", url=url, to=path, bytes=size or None)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not is_seen) as progress:
+        task = progress.add_task(os.path.basename(path), total=int(size) if size.isdigit() else None)
+        while chunk := response.read(_CHUNK):
+            yield chunk
+            progress.advance(task, len(chunk))
+
+
+def fetch_all():
+    """Downloads the files of all datasets."""
+    datasets = importlib.import_module("paddle.dataset")
+    for name in datasets.__all__:
+        fetch = getattr(getattr(datasets, name), "fetch", None)
+        if fetch is not None:
+            fetch()
 
 
 def split(reader, line_count, suffix="%05d.pickle", dumper=pickle.dump):

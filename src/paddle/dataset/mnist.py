@@ -1,14 +1,14 @@
 """MNIST: handwritten digits. A sample is 784 float32 pixels in [-1, 1] and the digit."""
 
 import gzip
-import io
 import struct
-from typing import Any
 
 import numpy as np
 
 from paddle.dataset import common
 from refluid.readers import synthetic
+from refluid.readers.archives import named, opened
+from refluid.readers.synthetic import digits
 
 __all__ = ["test", "train"]
 
@@ -27,40 +27,35 @@ _IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049
 
 def train():
     """Returns a reader of the training digits."""
-    if synthetic.wanted():
-        return _reader(*synthetic.digits(6000, seed=0))
-    images = common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5)
-    return reader_creator(images, common.download(TRAIN_LABEL_URL, "mnist", TRAIN_LABEL_MD5), 100)
+    return reader_creator(*_train_files(), 100)
 
 
 def test():
     """Returns a reader of the test digits."""
-    if synthetic.wanted():
-        return _reader(*synthetic.digits(1000, seed=1))
-    images = common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5)
-    return reader_creator(images, common.download(TEST_LABEL_URL, "mnist", TEST_LABEL_MD5), 100)
+    return reader_creator(*_test_files(), 100)
 
 
 def fetch():
     """Downloads all four files."""
-    common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5)
-    common.download(TRAIN_LABEL_URL, "mnist", TRAIN_LABEL_MD5)
-    common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5)
-    common.download(TEST_LABEL_URL, "mnist", TEST_LABEL_MD5)
+    _train_files()
+    _test_files()
 
 
 def reader_creator(image_filename, label_filename, buffer_size):
     """Returns a reader of a pair of gzipped idx files, decoded ``buffer_size`` images at a time."""
-    return _reader(image_filename, label_filename, buffer_size)
+    images, labels = image_filename, label_filename
 
-
-def _reader(images, labels, buffer_size=100):
     def reader():
-        with _open(images) as image_file, _open(labels) as label_file:
+        with (
+            opened(images) as zipped_images,
+            opened(labels) as zipped_labels,
+            gzip.open(zipped_images) as image_file,
+            gzip.open(zipped_labels) as label_file,
+        ):
             count, height, width = _header(image_file, ">4i", _IMAGES_MAGIC, "pictures", images)
             (label_count,) = _header(label_file, ">2i", _LABELS_MAGIC, "labels", labels)
             if count != label_count:
-                raise ValueError(f"{_name(images)} has {count} images, but {_name(labels)} has {label_count} labels")
+                raise ValueError(f"{named(images)} has {count} images, but {named(labels)} has {label_count} labels")
             size = height * width
             for start in range(0, count, buffer_size):
                 step = min(buffer_size, count - start)
@@ -71,23 +66,29 @@ def _reader(images, labels, buffer_size=100):
     return reader
 
 
-def _open(source) -> Any:
-    return io.BytesIO(source) if isinstance(source, bytes) else gzip.open(source, "rb")
-
-
 def _header(file, layout, magic, what, source):
     found, *sizes = struct.unpack(layout, _read_exactly(file, struct.calcsize(layout), source))
     if found != magic:
-        raise ValueError(f"{_name(source)} is not an idx file of {what}: it starts with {found}, not {magic}")
+        raise ValueError(f"{named(source)} is not an idx file of {what}: it starts with {found}, not {magic}")
     return sizes
 
 
 def _read_exactly(file, size, source):
     data = file.read(size)
     if len(data) != size:
-        raise ValueError(f"{_name(source)} is truncated: expected {size} more bytes, found {len(data)}")
+        raise ValueError(f"{named(source)} is truncated: expected {size} more bytes, found {len(data)}")
     return data
 
 
-def _name(source):
-    return "the synthetic data" if isinstance(source, bytes) else source
+def _train_files():
+    if synthetic.wanted():
+        return digits.mnist(6000, seed=0)
+    images = common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5)
+    return images, common.download(TRAIN_LABEL_URL, "mnist", TRAIN_LABEL_MD5)
+
+
+def _test_files():
+    if synthetic.wanted():
+        return digits.mnist(1000, seed=1)
+    images = common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5)
+    return images, common.download(TEST_LABEL_URL, "mnist", TEST_LABEL_MD5)

@@ -1,0 +1,52 @@
+"""Records what real Fluid's `paddle.dataset` makes of two data homes. Run it with the oracle's interpreter:
+
+    python tests/dataset/homes.py FOLDER
+    PYTHONPATH=tests ORACLE/bin/python tests/dataset/record.py FOLDER
+
+The answers become golden.json. Real Fluid's checks of md5 sums are off: the files are not the original ones.
+"""
+
+import json
+import os
+import sys
+
+import nltk
+
+import paddle.dataset as datasets
+from dataset.cases import CASES, answer
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def use(home):
+    """Lets real Fluid read the files of a home."""
+
+    def find(url, module_name, md5sum, save_name=None):
+        path = os.path.join(home, module_name, save_name or url.split("/")[-1])
+        if not os.path.exists(path):
+            raise OSError(path)
+        return path
+
+    datasets.common.DATA_HOME = home
+    nltk.data.path[:] = [home]
+    datasets.common.download = datasets.flowers.download = datasets.voc2012.download = find
+    datasets.mq2007.__initialize_meta_info__ = lambda: home
+    datasets.movielens.MOVIE_INFO = datasets.uci_housing.UCI_TRAIN_DATA = None  # what it read from another home
+
+
+def record(home):
+    use(home)
+    answers = {}
+    for case in sorted(CASES):
+        try:
+            answers[case] = answer(case, datasets)
+        except OSError as error:
+            print("{}: not in {}: {}".format(case, os.path.basename(home), error))
+    return answers
+
+
+if __name__ == "__main__":
+    golden = {name: record(os.path.join(sys.argv[1], name)) for name in ("synthetic", "irregular")}
+    with open(os.path.join(HERE, "golden.json"), "w") as file:
+        json.dump(golden, file, indent=1, sort_keys=True)
+        file.write("\n")
