@@ -1,4 +1,4 @@
-"""One process of a Fleet job for the tests, a server or a worker, which trains on the same samples in every mode and way:
+"""One process of a Fleet job for the tests: a server, or a worker that reads the same samples in every mode and way.
 
     data_job.py ROLE ID ENDPOINTS.json FOLDER
 
