@@ -179,7 +179,7 @@ def test_a_chunk_needs_a_record(tmp_path):
 
 def test_a_missing_package_is_named_before_there_is_a_file(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cramjam", None)
-    with pytest.raises(ImportError, match=r"need the package cramjam: pip install 'refluid\[recordio\]'"):
+    with pytest.raises(ImportError, match="need the package cramjam: pip install cramjam"):
         Writer(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
     assert list(recordio.read_stream(io.BytesIO(written(tmp_path / "a", [b"x"])), "a")) == [b"x"]

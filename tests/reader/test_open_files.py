@@ -1,11 +1,16 @@
 """layers.open_files and the readers around it, as programs use them."""
 
+import gc
+import os
+import time
+
 import numpy as np
 import pytest
 
 import paddle.fluid as fluid
 from paddle.fluid import layers
 from refluid.files import recordio
+from refluid.readers.queued import DoubleBuffer
 from refluid.readers.recordio_files import FilesReader
 
 FP32, INT64 = 5, 3
@@ -181,6 +186,47 @@ def test_a_preprocessor_reads_parameters_of_the_scope(files, programs):
     preprocessor().reset()
 
 
+def test_a_preprocessor_takes_sequences(tmp_path, programs):
+    words = fluid.create_lod_tensor(np.arange(5, dtype="float32").reshape(5, 1), [[2, 3]], fluid.CPUPlace())
+    path = write(tmp_path / "a.recordio", [[words]])
+    preprocessor = layers.Preprocessor(layers.open_files([path], [[-1, 1]], [1], ["float32"]))
+    with preprocessor.block():
+        (sequence,) = preprocessor.inputs()
+        preprocessor.outputs(layers.sequence_pool(sequence, "sum"), sequence * 2.0)
+    total, doubled = layers.read_file(preprocessor())
+    assert doubled.lod_level == 1
+    exe = fluid.Executor(fluid.CPUPlace())
+    found = exe.run(fetch_list=[total, doubled], return_numpy=False)
+    assert [np.array(tensor).reshape(-1).tolist() for tensor in found] == [[1.0, 9.0], [0.0, 2.0, 4.0, 6.0, 8.0]]
+    assert found[1].lod() == [[0, 2, 5]]
+    preprocessor().reset()
+
+
+def open_descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files of this process")
+def test_files_are_closed_by_reset_and_when_readers_are_forgotten(files):
+    def reader():
+        made = FilesReader(files, [-1, 2, -1, 1], [2, 2], [0, 0], [FP32, INT64], 3, 1)
+        assert made.next() is not None
+        return made
+
+    before = open_descriptors()
+    first = reader()
+    first.reset()
+    assert open_descriptors() == before
+    del first
+    double = DoubleBuffer(reader())
+    assert double.next() is not None
+    del double  # its thread notices, and then those that read the files
+    deadline = time.monotonic() + 10
+    while open_descriptors() > before:
+        assert time.monotonic() < deadline
+        gc.collect()
+
+
 def test_a_preprocessor_is_used_in_the_right_order(files, programs):
     preprocessor = layers.Preprocessor(reader=opened(files))
     with pytest.raises(ValueError, match=r"call inputs\(\) inside of `with preprocessor.block\(\):`"):
@@ -206,6 +252,40 @@ def test_a_clone_reads_from_the_same_reader(files, programs):
     found = [exe.run(program, fetch_list=[label])[0].item() for program in (programs[0], clone) * 2]
     assert found == [0, 1, 2, 3]
     preprocessor().reset()
+
+
+def test_a_program_that_was_saved_reads_the_same(files, programs):
+    programs[0].random_seed = 3
+    reader = layers.batch(layers.shuffle(opened(files[:1], pass_num=2), 8), 2)
+    preprocessor = layers.Preprocessor(reader)
+    with preprocessor.block():
+        preprocessor.outputs(preprocessor.inputs()[1] + 1)
+    label = layers.read_file(preprocessor())
+    noise = layers.read_file(layers.random_data_generator(0.0, 1.0, [[2, 1]], [0]))
+    assert [op.type for op in programs[0].global_block().ops] == [
+        "open_files",
+        "create_multi_pass_reader",
+        "create_shuffle_reader",
+        "create_batch_reader",
+        "create_custom_reader",
+        "read",
+        "create_random_data_generator",
+        "read",
+    ]
+    read = fluid.Program.parse_from_string(programs[0].desc.serialize_to_string())
+    read.random_seed = 3
+    exe = fluid.Executor(fluid.CPUPlace())
+
+    def a_pass(program):
+        with fluid.scope_guard(fluid.Scope()):
+            found = [exe.run(program, fetch_list=[label.name, noise.name]) for _ in range(4)]
+            with pytest.raises(fluid.core.EOFException):
+                exe.run(program, fetch_list=[label.name])
+            return np.stack(found)
+
+    one, other = a_pass(programs[0]), a_pass(read)
+    np.testing.assert_array_equal(one, other)
+    assert sorted(one[:, 0].reshape(-1)) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
 @pytest.mark.parametrize(

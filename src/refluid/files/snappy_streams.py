@@ -80,6 +80,6 @@ def _library() -> Any:
         return importlib.import_module("cramjam").snappy
     except ImportError as error:
         raise ImportError(
-            "recordio files compressed with snappy need the package cramjam: pip install 'refluid[recordio]'. "
+            "recordio files compressed with snappy need the package cramjam: pip install cramjam. "
             "Files written with Compressor.NoCompress do not"
         ) from error
