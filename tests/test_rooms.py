@@ -43,12 +43,8 @@ MAY_USE = {
     "refluid.datasets": {"refluid.datasets.kernels", "refluid.ir", "refluid.readers", "state"},
     "refluid.datasets.kernels": set(),
     "refluid.inference": {*CORE, "refluid.files"},
-    "refluid": {
-        *CORE,
-        "refluid.datasets",
-        "refluid.inference",
-        "refluid.readers",
-    },  # the modules directly in refluid: the executor and what surrounds it
+    # The modules directly in refluid: the executor and what surrounds it.
+    "refluid": {*CORE, "refluid.datasets", "refluid.inference", "refluid.readers"},
     "refluid.transpiler": {"refluid.ir"},
     "refluid.runtime": {*COMPILER, *RUNTIME},  # plans exchanges for trainers and servers
     "refluid.runtime.transport": {*COMPILER, "refluid.runtime.observe"},

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 # Ops that real Fluid cannot answer for, and the test that runs each of them.
 _FILES, _EXCHANGED = "tests/ops/host/test_files.py", "tests/transpiler/test_ops.py"
+_READERS = "tests/fluid/test_reader_layers.py::test_an_op_that_makes_a_reader_is_run_once_by_the_executor"
 _BACKWARD = "tests/ir/test_backward.py"
 _EXCHANGE = f"{_EXCHANGED}::test_an_op_of_an_exchange_does_not_run_by_itself"
 TESTED_ELSEWHERE = {
@@ -47,6 +48,9 @@ TESTED_ELSEWHERE = {
         "server_sum split_byref split_selected_rows".split(),
         _EXCHANGE,
     ),
+    # Readers, not values.
+    "create_double_buffer_reader": _READERS,
+    "create_py_reader": _READERS,
     "ref_by_trainer_id": f"{_EXCHANGED}::test_ref_by_trainer_id_takes_the_variable_of_that_trainer",
 }
 

@@ -40,7 +40,8 @@ class QueueReader(Reader):
         with self._lock:
             ahead, self._ahead = self._ahead, None
         if ahead is not None:
-            ahead.close()
+            ahead.close()  # first: a reader around this one may wait for a batch
+        self.forget_wrapped()
 
     def next(self) -> Batch | None:
         ahead = self._ahead
@@ -73,18 +74,20 @@ class DoubleBuffer(WrappingReader):
         self._ahead: ReadAhead | None = None
         self._lock = threading.Lock()
 
-    def reset(self) -> None:
+    def forget(self) -> None:
         with self._lock:
             ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
-        super().reset()
 
     def next(self) -> Batch | None:
-        return self.wrapped.next() if isinstance(self.wrapped, QueueReader) else self._begun().take(None)
+        return self.wrapped.next() if self._is_ahead() else self._begun().take(None)
 
     def eof(self) -> bool:
-        return self.wrapped.eof() if isinstance(self.wrapped, QueueReader) else self._begun().ended()
+        return self.wrapped.eof() if self._is_ahead() else self._begun().ended()
+
+    def _is_ahead(self) -> bool:
+        return isinstance(self.wrapped, QueueReader | DoubleBuffer)
 
     def _begun(self) -> ReadAhead:
         with self._lock:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 Batch = Sequence[Any]  # one array or LoDTensor for each variable that a `read` operator writes
 
@@ -16,13 +17,14 @@ class Reader(ABC):
     origin: Any = None  # the operator that made it, as `refluid.reading` compares it
     scope: Any = None  # a weak reference to the scope that it was made for
     seed = 0  # of the program that made it; 0 draws other random numbers in every run
+    wrappers: Iterable[WrappingReader] = ()  # they read from this one
 
-    def start(self) -> None:
-        """Begins a pass. Readers of files begin by themselves, at the first batch."""
+    def start(self) -> None:  # noqa: B027 - readers of files begin by themselves, at the first batch
+        """Begins a pass."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Ends a pass, at its end or before; stops threads and closes files. The next pass starts from the beginning."""
+        """Ends a pass, at its end or before; stops threads, closes files. The next pass starts from the beginning."""
 
     @abstractmethod
     def next(self) -> Batch | None:
@@ -32,15 +34,26 @@ class Reader(ABC):
         """Whether the pass has no further batch; waits for one."""
         raise RuntimeError(f"{self.name} cannot look ahead; read until fluid.core.EOFException is raised")
 
+    def forget_wrapped(self) -> None:
+        """Makes all readers around this one forget what they have read; part of a `reset` that begins here."""
+        for wrapper in list(self.wrappers):
+            wrapper.forget_wrapped()
+            wrapper.forget()
+
 
 class WrappingReader(Reader):
     """A reader that changes what another one reads; a pass begins and ends with that of the other."""
 
     def __init__(self, wrapped: Reader):
         self.wrapped = wrapped
+        wrapped.__dict__.setdefault("wrappers", WeakSet()).add(self)
 
     def start(self) -> None:
         self.wrapped.start()
 
     def reset(self) -> None:
+        self.forget()
         self.wrapped.reset()
+
+    def forget(self) -> None:
+        """Drops what was read from the other reader, which is reset afterwards."""

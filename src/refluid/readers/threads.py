@@ -94,7 +94,7 @@ class ReadAhead:
         self._thread = _start("read ahead", _fill, self._items, source)
 
     def take(self, default: Any) -> Any:
-        """Takes the next item; raises the source's error after the items before it, and returns ``default`` at the end."""
+        """Takes the next item; returns ``default`` at the end, or raises the source's error there."""
         return self._items.get(default)
 
     def ended(self) -> bool:

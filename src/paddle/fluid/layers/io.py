@@ -131,8 +131,8 @@ def py_reader(
 ) -> PyReaderVariable:
     """Creates a reader of batches that a Python generator makes in a thread, ahead of the steps that read them.
 
-    Set the generator with ``decorate_paddle_reader`` (lists of samples) or ``decorate_tensor_provider`` (batches). A pass
-    begins with ``start()``; at its end `Executor.run` raises ``fluid.core.EOFException``, and ``reset()`` ends it.
+    Set the generator with ``decorate_paddle_reader`` (lists of samples) or ``decorate_tensor_provider`` (batches). A
+    pass begins with ``start()``; at its end `Executor.run` raises ``fluid.core.EOFException``, and ``reset()`` ends it.
 
     Args:
       capacity: how many batches the thread may be ahead.

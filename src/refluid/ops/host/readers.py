@@ -1,7 +1,7 @@
 """Ops that make or wrap the readers of a program.
 
-They have no rule: the executor runs them before a step, so that a step with readers is still one compiled function. What
-object each makes is registered in `refluid.readers.making`.
+They have no rule: the executor runs them before a step, so that a step with readers is still one compiled function.
+What object each makes is registered in `refluid.readers.making`.
 """
 
 from __future__ import annotations
