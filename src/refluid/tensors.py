@@ -109,7 +109,7 @@ class LoDTensor:
 
     __slots__ = ("_lod", "value")
 
-    def __init__(self, value: Any = None, lod: Sequence[Sequence[int]] = ()):
+    def __init__(self, value: Any = None, lod: Sequence[Sequence[int] | np.ndarray] = ()):
         self.value = value
         self._lod: tuple[np.ndarray, ...] = ()
         if lod:
@@ -159,7 +159,7 @@ class LoDTensor:
         """Returns the offsets of each level."""
         return [level.tolist() for level in self._lod]
 
-    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+    def set_lod(self, lod: Sequence[Sequence[int] | np.ndarray]) -> None:
         """Sets the offsets, which must match each other and the number of rows."""
         levels = tuple(np.array(level if isinstance(level, np.ndarray) else list(level), np.int64) for level in lod)
         problem = _lod_problem(levels, None if self.value is None else self.value.shape)

@@ -27,7 +27,7 @@ class TensorFileError(ValueError):
     """Bytes that are not a Fluid tensor."""
 
 
-def write_lod_tensor(stream: BinaryIO, array: Any, lod: Sequence[Sequence[int]] = ()) -> None:
+def write_lod_tensor(stream: BinaryIO, array: Any, lod: Sequence[Sequence[int] | np.ndarray] = ()) -> None:
     """Writes one LoDTensor."""
     stream.write(struct.pack("<IQ", 0, len(lod)))
     for level in lod:

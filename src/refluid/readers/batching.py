@@ -25,21 +25,43 @@ class Slot:
         """What is fed for a batch: the samples stacked, or their rows concatenated with the lengths recorded."""
         if not self.lod_level:
             return self._shaped(self._stacked(samples))
-        rows, lod = samples, []
+        rows, levels = samples, []
         for level in range(self.lod_level):
-            lod.append(list(itertools.accumulate(map(self._length, rows), initial=0)))
-            if level == self.lod_level - 1 and _are_arrays(rows):
-                return LoDTensor(self._shaped(self._joined(rows)), lod)
+            levels.append(self._offsets(rows))
+            is_last = level == self.lod_level - 1
+            if is_last and _are_arrays(rows):
+                return LoDTensor.of(self._shaped(self._joined(rows)), tuple(levels))
+            if is_last and _hold_numbers(rows):
+                numbers = self._numbers(rows, int(levels[-1][-1]))
+                return LoDTensor.of(self._shaped(numbers), tuple(levels))
             rows = list(itertools.chain.from_iterable(rows))
-        return LoDTensor(self._shaped(self._stacked(rows)), lod)
+        return LoDTensor.of(self._shaped(self._stacked(rows)), tuple(levels))
 
-    def _length(self, sequence: Any) -> int:
+    def _offsets(self, sequences: Sequence[Any]) -> np.ndarray:
+        offsets = np.zeros(len(sequences) + 1, np.int32)
         try:
-            return len(sequence)
+            np.cumsum(np.fromiter(map(len, sequences), np.int32, len(sequences)), out=offsets[1:])
         except TypeError:
-            raise self._problem(f"takes nested sequences, but found {sequence!r} in place of one") from None
+            wrong = next(each for each in sequences if not hasattr(each, "__len__"))
+            raise self._problem(f"takes nested sequences, but found {wrong!r} in place of one") from None
+        return offsets
 
     def _stacked(self, samples: Sequence[Any]) -> np.ndarray:
+        if _hold_numbers(samples):
+            sizes = {*map(len, samples)}
+            if len(sizes) == 1:
+                (size,) = sizes
+                return self._numbers(samples, len(samples) * size).reshape(len(samples), size)
+        return self._converted(samples)
+
+    def _numbers(self, sequences: Sequence[Sequence[Any]], count: int) -> np.ndarray:
+        """The numbers in several sequences, one after the other."""
+        try:
+            return np.fromiter(itertools.chain.from_iterable(sequences), self.dtype, count)
+        except (ValueError, TypeError):  # something else is among them
+            return self._converted(list(itertools.chain.from_iterable(sequences)))
+
+    def _converted(self, samples: Sequence[Any]) -> np.ndarray:
         try:
             return np.array(samples, dtype=self.dtype)
         except (ValueError, TypeError) as error:
@@ -72,6 +94,14 @@ class Slot:
 
 def _are_arrays(values: Sequence[Any]) -> bool:
     return bool(values) and all(isinstance(value, np.ndarray) for value in values)
+
+
+def _hold_numbers(sequences: Sequence[Any]) -> bool:
+    """Whether these are lists or tuples that seem to hold plain numbers; then there is a faster way than np.array."""
+    if not sequences or not {*map(type, sequences)} <= {list, tuple}:
+        return False
+    first = next(filter(None, sequences), None)
+    return first is not None and isinstance(first[0], int | float | np.number)
 
 
 def _listed(shapes: set[tuple[int, ...]]) -> str:

@@ -46,7 +46,7 @@ class WrappingReader(Reader):
 
     def __init__(self, wrapped: Reader):
         self.wrapped = wrapped
-        wrapped.__dict__.setdefault("wrappers", WeakSet()).add(self)
+        vars(wrapped).setdefault("wrappers", WeakSet()).add(self)
 
     def start(self) -> None:
         self.wrapped.start()

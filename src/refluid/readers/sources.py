@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class Batches:
 def passes(generator: Any) -> Callable[[], Iterable[Any]]:
     """A function that begins a pass over what ``generator`` returns or contains."""
     if callable(generator):
-        return generator
+        return cast(Callable[[], Iterable[Any]], generator)
     if not isinstance(generator, Iterable):
         raise TypeError(f"expected a function that returns an iterable, or an iterable, not {generator!r}")
     if not isinstance(generator, Iterator):

@@ -233,7 +233,7 @@ def double_buffer(reader: ReaderVariable, place: Place | None = None, name: str 
         wrapped = PyReaderVariable(block, name, reader.read_tensors, reader.queue)
     else:
         wrapped = ReaderVariable(block, name, reader.read_tensors)
-    attrs = {} if place is None else {"place": f"CUDA:{place.id}" if isinstance(place, CUDAPlace) else "CPU"}
+    attrs = {} if place is None else {"place": f"CUDA:{place.device_id}" if isinstance(place, CUDAPlace) else "CPU"}
     block.append_op(
         type="create_double_buffer_reader",
         inputs={"UnderlyingReader": [reader.name]},
