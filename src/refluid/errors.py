@@ -100,6 +100,17 @@ class MalformedLineError(ValueError):
         return type(self), (self.file, self.line, self.problem, self.text)
 
 
+class ColumnError(ValueError):
+    """A column of a data file does not hold what its variable needs."""
+
+    def __init__(self, file: str, column: str, problem: str):
+        self.file, self.column, self.problem = file, column, problem
+        super().__init__(f"{file}, column {column}: {problem}" if column else f"{file}: {problem}")
+
+    def __reduce__(self):
+        return type(self), (self.file, self.column, self.problem)
+
+
 class PipeCommandError(RuntimeError):
     """The pipe command of a dataset failed."""
 

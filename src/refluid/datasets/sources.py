@@ -43,12 +43,17 @@ def open_stream(source: AnySource, pipe_command: str = "cat") -> Any:
     try:
         if source.name.endswith(".gz"):
             data = _Decompressed(data)
-        if pipe_command.strip() in ("", "cat"):
+        if is_plain(pipe_command):
             return data
         return CommandStream(pipe_command, data, str(source))
     except BaseException:
         data.close()
         raise
+
+
+def is_plain(pipe_command: str) -> bool:
+    """Whether a command leaves files as they are."""
+    return pipe_command.strip() in ("", "cat")
 
 
 def read_chunks(stream: Any, size: int = _CHUNK_SIZE) -> Iterator[np.ndarray]:

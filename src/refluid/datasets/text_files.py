@@ -1,4 +1,7 @@
-"""Text files: how a dataset reads and parses them, and what it counts on the way."""
+"""Data files: how a dataset reads and parses them, and what it counts on the way.
+
+Files are MultiSlot text, unless their name says that they have columns. A pipe command makes text of any file.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Any
 
+from refluid.datasets import parquet
 from refluid.datasets.meter import Meter
 from refluid.datasets.records import Records
 from refluid.datasets.schema import Schema
-from refluid.datasets.sources import AnySource, open_stream, read_chunks
+from refluid.datasets.sources import AnySource, is_plain, open_stream, read_chunks
 from refluid.datasets.text import TextParser
 
 
@@ -31,10 +35,14 @@ class TextFiles:
         self._schema, self._pipe_command = schema, pipe_command
         self._options = {"skip_malformed": skip_malformed, "drop_zeros": drop_zeros}
         self._lock, self._warned = threading.Lock(), False
+        self._columns = parquet.ColumnFiles(schema, drop_zeros=drop_zeros)
         self.skipped = 0
 
     def read(self, path: AnySource, opened: Callable[[Any], None], meter: Meter) -> Generator[Records]:
-        """The records of a file, chunk by chunk; ``opened`` is told about the stream."""
+        """The records of a file, chunk by chunk; ``opened`` is told about the stream of a text file."""
+        if parquet.is_columnar(path) and is_plain(self._pipe_command):
+            yield from self._columns.read(path, meter)
+            return
         parser = TextParser(self._schema, **self._options)
         with closing(open_stream(path, self._pipe_command)) as stream:
             opened(stream)
