@@ -95,7 +95,8 @@ def test_text_and_columns_may_be_mixed(tmp_path):
 
 def test_zeros_of_sequences_in_memory_are_dropped_as_those_of_text_are(tmp_path):
     pq.write_table(table(), tmp_path / "a.parquet")
-    (first, second) = feeds([tmp_path / "a.parquet"], kind="InMemoryDataset")
+    (first, second) = found = feeds([tmp_path / "a.parquet"], kind="InMemoryDataset")
+    assert_equal(found, feeds([text_file(tmp_path)], kind="InMemoryDataset"))
     assert first["ids"][0].ravel().tolist() == [7, 9, 4, 0] and first["ids"][1] == [[0, 2, 3, 4]]
     np.testing.assert_array_equal(first["x"][0], [[0.5, 0.0], [1.5, 2.5], [-1.0, 3.0]])
     assert second["label"][0].tolist() == [[0]]

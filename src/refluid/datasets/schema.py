@@ -71,6 +71,11 @@ class Schema:
         return np.array([_IDS if slot.dtype == np.int64 else _FLOATS for slot in self.slots], np.int64)
 
     @cached_property
+    def dense(self) -> np.ndarray:
+        """Whether each slot is dense."""
+        return np.array([slot.dense for slot in self.slots], np.int64)
+
+    @cached_property
     def widths(self) -> np.ndarray:
         return np.array([slot.width for slot in self.slots], np.int64)
 

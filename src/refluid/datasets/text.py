@@ -46,8 +46,8 @@ class TextParser:
         p, count = begin, 0
         while p < begin + len(text):
             kernel.parse(
-                p, begin + len(text), out, self._schema.kinds, self._schema.widths, self._counts,
-                self._places[count:], self._hard, self._options, report,
+                p, begin + len(text), out, self._schema.kinds, self._schema.widths, self._schema.dense,
+                self._counts, self._places[count:], self._hard, self._options, report,
             )  # fmt: skip
             p, out = int(report[kernel.Report.TEXT]), int(report[kernel.Report.RECORDS_END])
             count += int(report[kernel.Report.RECORDS])

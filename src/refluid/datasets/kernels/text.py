@@ -119,8 +119,11 @@ def _write_counts(counts, out, end, hard, hards, line_hards):
     return end + shift
 
 
-@kernel("void(int64, int64, int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64, int64[::1])")
-def parse(text, text_end, out, kinds, widths, counts, places, hard, options, report):
+@kernel(
+    "void(int64, int64, int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64,"
+    " int64[::1])"
+)
+def parse(text, text_end, out, kinds, widths, dense, counts, places, hard, options, report):
     """Parses whole lines, until the end of the text, a malformed line, or more hard numbers than there is space for.
 
     Args:
@@ -144,10 +147,11 @@ def parse(text, text_end, out, kinds, widths, counts, places, hard, options, rep
             if count % widths[slot] != 0:
                 problem = WIDTH
                 break
+            how = options & ~DROP_ZEROS if dense[slot] else options
             if kinds[slot] == IDS:
-                problem, p, place, kept, q = _read_ids(p, text_end, count, q, options)
+                problem, p, place, kept, q = _read_ids(p, text_end, count, q, how)
             else:
-                problem, p, place, kept, q, line_hards = _read_floats(p, text_end, count, q, options, hard, line_hards)
+                problem, p, place, kept, q, line_hards = _read_floats(p, text_end, count, q, how, hard, line_hards)
             if problem != FINE:
                 break
             counts[slot] = kept
