@@ -2,12 +2,17 @@
 
 import gzip
 import hashlib
+import io
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+import paddle.dataset as datasets
 from paddle.dataset import common, mnist, uci_housing
+from paddle.reader.creator import recordio
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +132,29 @@ def test_download_refuses_content_with_another_checksum(data_home, tmp_path):
     assert list((data_home / "toys").iterdir()) == []
 
 
+class Answer(io.BytesIO):
+    """What a server sends."""
+
+    def __init__(self, content):
+        super().__init__(content)
+        self.headers = {"Content-Length": str(len(content))}
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_download_shows_its_progress(is_terminal, data_home, monkeypatch):
+    seen = io.StringIO()
+    console = Console(file=seen, force_terminal=is_terminal, width=120)
+    logged = []
+    monkeypatch.setattr(common, "Console", lambda stderr: console)
+    monkeypatch.setattr(common, "Log", lambda role: SimpleNamespace(info=lambda text, **fields: logged.append(fields)))
+    monkeypatch.setattr(common.urllib.request, "urlopen", lambda url, timeout: Answer(b"x" * 3_000_000))
+
+    common.download("http://nowhere.invalid/toys.bin", "toys", None)
+
+    assert ("toys.bin" in seen.getvalue() and "3.0/3.0 MB" in seen.getvalue()) == is_terminal
+    assert [fields["bytes"] for fields in logged] == ([] if is_terminal else ["3000000"])
+
+
 def test_split_and_cluster_files_reader_share_a_dataset_among_trainers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     common.split(lambda: iter(range(10)), 4)
@@ -140,3 +168,31 @@ def test_split_and_cluster_files_reader_need_functions():
         common.split(lambda: iter([]), 4, dumper="pickle")
     with pytest.raises(TypeError, match="loader must be callable"):
         common.cluster_files_reader("*", 1, 0, loader="pickle")
+
+
+def test_convert_writes_files_that_a_reader_reads(tmp_path):
+    samples = [(np.arange(number, dtype=np.float32), [number, "words"], number) for number in range(5)]
+    common.convert(str(tmp_path), lambda: iter(samples), 2, "toys")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["toys-00000", "toys-00001", "toys-00002"]
+    read = list(recordio(str(tmp_path / "toys-*"))())
+    assert [sample[1:] for sample in read] == [sample[1:] for sample in samples]
+    np.testing.assert_array_equal(read[3][0], samples[3][0])
+
+
+def test_files_hold_at_least_one_sample(tmp_path):
+    with pytest.raises(ValueError, match="line_count must be at least 1, not 0"):
+        common.convert(str(tmp_path), lambda: iter([1]), 0, "toys")
+
+
+MODULES = "cifar conll05 imdb imikolov mnist movielens sentiment uci_housing wmt14 wmt16".split()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_dataset_can_be_converted(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLUID_SYNTHETIC_DATA", "1")
+    written = []
+    monkeypatch.setattr(common, "convert", lambda *args: written.append((next(iter(args[1]())), *args)))
+    module = getattr(datasets, name)
+    module.convert(*[str(tmp_path), 30, 30, "en"][: 4 if name == "wmt16" else 1])
+    assert len({prefix for *_, prefix in written}) == len(written) >= 2
+    assert {(path, count) for _, path, _, count, _ in written} == {(str(tmp_path), 1000)}

@@ -5,7 +5,7 @@ import numpy as np
 from paddle.dataset import common
 from refluid.files.pickles import PickleError, read_pickle
 from refluid.readers import synthetic
-from refluid.readers.archives import named, tar_members
+from refluid.readers.dataset_files import named, tar_members
 from refluid.readers.synthetic import pictures
 
 __all__ = ["test10", "test100", "train10", "train100"]
@@ -41,6 +41,14 @@ def fetch():
     """Downloads both archives."""
     _cifar10()
     _cifar100()
+
+
+def convert(path):
+    """Writes all samples to recordio files in a folder."""
+    common.convert(path, train100(), 1000, "cifar_train100")
+    common.convert(path, test100(), 1000, "cifar_test100")
+    common.convert(path, train10(), 1000, "cifar_train10")
+    common.convert(path, test10(), 1000, "cifar_test10")
 
 
 def reader_creator(filename, sub_name, cycle=False):

@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import importlib
+import itertools
 import os
 import pickle
 import tempfile
@@ -13,11 +14,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from refluid.files.recordio import Compressor, Writer
 from refluid.files.writing import atomic_write
 from refluid.log import Log
 from refluid.readers import synthetic
 
-__all__ = ["DATA_HOME", "cluster_files_reader", "download", "md5file", "split"]
+__all__ = ["DATA_HOME", "cluster_files_reader", "convert", "download", "md5file", "split"]
 
 # Fluid's location, so that files it downloaded are found; REFLUID_DATA_HOME overrides it.
 DATA_HOME = os.environ.get("REFLUID_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "paddle", "dataset")
@@ -119,19 +121,32 @@ def split(reader, line_count, suffix="%05d.pickle", dumper=pickle.dump):
     """
     if not callable(dumper):
         raise TypeError("dumper must be callable")
-    lines, number = [], 0
-    for sample in reader():
-        lines.append(sample)
-        if len(lines) == line_count:
-            _dump(lines, suffix % number, dumper)
-            lines, number = [], number + 1
-    if lines:
-        _dump(lines, suffix % number, dumper)
+    for number, lines in enumerate(_parts(reader, line_count)):
+        with atomic_write(suffix % number) as file:
+            dumper(lines, file)
 
 
-def _dump(lines, path, dumper):
-    with atomic_write(path) as file:
-        dumper(lines, file)
+def convert(output_path, reader, line_count, name_prefix):
+    """Writes the samples of a reader to recordio files, for `paddle.reader.creator.recordio`.
+
+    Args:
+      output_path: the folder.
+      line_count: how many samples a file has.
+      name_prefix: files are called ``name_prefix-00000``, and so on.
+    """
+    for number, lines in enumerate(_parts(reader, line_count)):
+        with Writer(os.path.join(output_path, f"{name_prefix}-{number:05d}"), Compressor.NoCompress) as writer:
+            for sample in lines:
+                writer.write(pickle.dumps(sample, protocol=2))
+
+
+def _parts(reader, size):
+    """Lists of ``size`` samples; the last may be shorter."""
+    if size < 1:
+        raise ValueError(f"line_count must be at least 1, not {size}")
+    samples = iter(reader())
+    while part := list(itertools.islice(samples, size)):
+        yield part
 
 
 def cluster_files_reader(files_pattern, trainer_count, trainer_id, loader=pickle.load):

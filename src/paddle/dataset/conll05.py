@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import named, tar_members, text_lines
+from refluid.readers.dataset_files import named, tar_members, text_lines
 from refluid.readers.synthetic import roles
 
 __all__ = ["get_dict", "get_embedding", "test"]
@@ -62,6 +62,12 @@ def fetch():
     get_embedding()
 
 
+def convert(path):
+    """Writes all samples to recordio files in a folder; their names are spelled as Fluid spells them."""
+    common.convert(path, test(), 1000, "conl105_train")
+    common.convert(path, test(), 1000, "conl105_test")
+
+
 def load_dict(filename):
     """Reads a file with a word per line; returns a dict of words to line numbers from 0 on."""
     return {word: number for number, word in enumerate(text_lines(filename))}
@@ -98,6 +104,10 @@ def reader_creator(corpus_reader, word_dict=None, predicate_dict=None, label_dic
 
     def reader():
         for words, verb, tags in corpus_reader():
+            if "B-V" not in tags:
+                raise ValueError(
+                    f"conll05: a sentence has no word with the role V of its verb {verb}: {' '.join(words)}"
+                )
             at, length = tags.index("B-V"), len(words)
             near = [words[at + shift] if 0 <= at + shift < length else _outside(shift) for shift in range(-2, 3)]
             context = [[_number(word_dict, word)] * length for word in near]

@@ -8,8 +8,8 @@ from paddle.dataset import common
 from paddle.dataset.image import load_image_bytes, simple_transform
 from paddle.reader import map_readers, xmap_readers
 from refluid.readers import images, synthetic
+from refluid.readers.dataset_files import named, tar_members
 from refluid.readers.matlab import read_matrices
-from refluid.readers.archives import named, tar_members
 from refluid.readers.synthetic import flowers
 
 __all__ = ["test", "train", "valid"]
@@ -69,8 +69,12 @@ def reader_creator(
     data_file, label_file, setid_file, dataset_name, mapper, buffered_size=1024, use_xmap=True, cycle=False
 ):
     """Returns a reader of the pictures of a set, in the order of the archive."""
-    labels = _row(label_file, "labels")
-    kinds = {f"jpg/image_{number:05d}.jpg": int(labels[number - 1]) - 1 for number in _row(setid_file, dataset_name)}
+    labels = dict(enumerate(_row(label_file, "labels"), 1))
+    numbers = _row(setid_file, dataset_name)
+    unknown = sorted(set(numbers) - set(labels))
+    if unknown:
+        raise ValueError(f"{named(setid_file)} names picture {unknown[0]}, which has no label in {named(label_file)}")
+    kinds = {f"jpg/image_{number:05d}.jpg": labels[number] - 1 for number in numbers}
 
     def encoded():
         for _ in itertools.count() if cycle else range(1):

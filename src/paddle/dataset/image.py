@@ -11,7 +11,7 @@ import numpy as np
 
 from refluid.files.writing import atomic_write
 from refluid.readers import images
-from refluid.readers.archives import tar_members
+from refluid.readers.dataset_files import tar_members
 
 __all__ = [
     "batch_images_from_tar",

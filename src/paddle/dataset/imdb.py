@@ -9,7 +9,7 @@ import string
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import tar_members
+from refluid.readers.dataset_files import tar_members
 from refluid.readers.synthetic import reviews
 
 __all__ = ["build_dict", "test", "train"]
@@ -63,6 +63,13 @@ def fetch():
     _archive()
 
 
+def convert(path):
+    """Writes all samples to recordio files in a folder."""
+    numbers = word_dict()
+    common.convert(path, train(numbers), 1000, "imdb_train")
+    common.convert(path, test(numbers), 1000, "imdb_test")
+
+
 def reader_creator(pos_pattern, neg_pattern, word_idx):
     """Returns a reader of the files that match two patterns; reads them immediately and keeps their numbers."""
     unknown = word_idx["<unk>"]
@@ -79,8 +86,8 @@ def reader_creator(pos_pattern, neg_pattern, word_idx):
 
 
 def _part(part, word_idx):
-    patterns = (re.compile(rf"aclImdb/{part}/{kind}/.*\.txt$") for kind in ("pos", "neg"))
-    return reader_creator(*patterns, word_idx)
+    positive, negative = (re.compile(rf"aclImdb/{part}/{kind}/.*\.txt$") for kind in ("pos", "neg"))
+    return reader_creator(positive, negative, word_idx)
 
 
 def _archive():

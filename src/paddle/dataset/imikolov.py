@@ -7,7 +7,7 @@ import collections
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import tar_member
+from refluid.readers.dataset_files import tar_member
 from refluid.readers.synthetic import sentences
 
 __all__ = ["build_dict", "test", "train"]
@@ -64,6 +64,13 @@ def word_count(f, word_freq=None):
 def fetch():
     """Downloads the archive."""
     _archive()
+
+
+def convert(path):
+    """Writes all samples to recordio files in a folder."""
+    numbers = build_dict()
+    common.convert(path, train(numbers, 5), 1000, "imikolov_train")
+    common.convert(path, test(numbers, 5), 1000, "imikolov_test")
 
 
 def reader_creator(filename, word_idx, n, data_type):

@@ -7,7 +7,7 @@ import numpy as np
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import named, opened
+from refluid.readers.dataset_files import named, opened
 from refluid.readers.synthetic import digits
 
 __all__ = ["test", "train"]
@@ -39,6 +39,12 @@ def fetch():
     """Downloads all four files."""
     _train_files()
     _test_files()
+
+
+def convert(path):
+    """Writes all samples to recordio files in a folder; their names are spelled as Fluid spells them."""
+    common.convert(path, train(), 1000, "minist_train")
+    common.convert(path, test(), 1000, "minist_test")
 
 
 def reader_creator(image_filename, label_filename, buffer_size):

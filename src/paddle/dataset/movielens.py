@@ -12,7 +12,7 @@ import numpy as np
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import named, opened_zip
+from refluid.readers.dataset_files import named, opened_zip
 from refluid.readers.synthetic import ratings
 
 __all__ = [
@@ -128,6 +128,12 @@ def user_info():
 def fetch():
     """Downloads the archive."""
     _archive()
+
+
+def convert(path):
+    """Writes all samples to recordio files in a folder."""
+    common.convert(path, train(), 1000, "movielens_train")
+    common.convert(path, test(), 1000, "movielens_test")
 
 
 class _Catalogue(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import named, opened
+from refluid.readers.dataset_files import named, opened
 from refluid.readers.synthetic import ranking
 
 URL = "http://www.bigdatalab.ac.cn/benchmark/upload/download_source/7b6dbbe2-842c-11e4-a536-bcaec51b9163_MQ2007.rar"

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import named, opened_zip
+from refluid.readers.dataset_files import named, opened_zip
 from refluid.readers.synthetic import reviews
 
 __all__ = ["get_word_dict", "test", "train"]
@@ -61,6 +61,12 @@ def reader_creator(data):
 def fetch():
     """Downloads the corpus."""
     _archive()
+
+
+def convert(path):
+    """Writes all samples to recordio files in a folder."""
+    common.convert(path, train, 1000, "sentiment_train")
+    common.convert(path, test, 1000, "sentiment_test")
 
 
 @lru_cache(maxsize=1)

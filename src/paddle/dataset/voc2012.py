@@ -10,7 +10,7 @@ import numpy as np
 
 from paddle.dataset import common
 from refluid.readers import images, synthetic
-from refluid.readers.archives import named, opened
+from refluid.readers.dataset_files import named, opened
 from refluid.readers.synthetic import scenes
 
 __all__ = ["test", "train", "val"]
@@ -50,10 +50,8 @@ def reader_creator(filename, sub_name):
     def reader():
         with opened(filename) as file, tarfile.open(fileobj=file) as archive:
             for line in _content(archive, SET_FILE.format(sub_name), filename).decode("utf-8").splitlines():
-                pair = (
-                    _content(archive, pattern.format(line.strip()), filename) for pattern in (DATA_FILE, LABEL_FILE)
-                )
-                yield tuple(np.array(pillow.open(io.BytesIO(content))) for content in pair)
+                names = (pattern.format(line.strip()) for pattern in (DATA_FILE, LABEL_FILE))
+                yield tuple(np.array(pillow.open(io.BytesIO(_content(archive, name, filename)))) for name in names)
 
     return reader
 

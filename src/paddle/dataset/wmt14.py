@@ -8,7 +8,7 @@ import itertools
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import named, tar_member
+from refluid.readers.dataset_files import named, tar_member
 from refluid.readers.synthetic import sentences
 
 __all__ = ["get_dict", "test", "train"]
@@ -51,6 +51,12 @@ def get_dict(dict_size, reverse=True):
 def fetch():
     """Downloads the archive."""
     _archive()
+
+
+def convert(path):
+    """Writes all samples to recordio files in a folder."""
+    common.convert(path, train(30000), 1000, "wmt14_train")
+    common.convert(path, test(30000), 1000, "wmt14_test")
 
 
 def reader_creator(tar_file, file_name, dict_size):

@@ -8,7 +8,7 @@ import collections
 
 from paddle.dataset import common
 from refluid.readers import synthetic
-from refluid.readers.archives import tar_member
+from refluid.readers.dataset_files import tar_member
 from refluid.readers.synthetic import sentences
 
 __all__ = ["fetch", "get_dict", "test", "train", "validation"]
@@ -29,28 +29,37 @@ def train(src_dict_size, trg_dict_size, src_lang="en"):
       src_dict_size, trg_dict_size: how many words the dictionaries have, with ``<s>``, ``<e>`` and ``<unk>``.
       src_lang: "en" to translate from English to German, "de" the other way.
     """
-    return reader_creator(_archive(), "wmt16/train", src_dict_size, trg_dict_size, src_lang)
+    return _reader("wmt16/train", src_dict_size, trg_dict_size, src_lang)
 
 
 def test(src_dict_size, trg_dict_size, src_lang="en"):
     """Returns a reader of the test pairs; see `train`."""
-    return reader_creator(_archive(), "wmt16/test", src_dict_size, trg_dict_size, src_lang)
+    return _reader("wmt16/test", src_dict_size, trg_dict_size, src_lang)
 
 
 def validation(src_dict_size, trg_dict_size, src_lang="en"):
     """Returns a reader of the validation pairs; see `train`."""
-    return reader_creator(_archive(), "wmt16/val", src_dict_size, trg_dict_size, src_lang)
+    return _reader("wmt16/val", src_dict_size, trg_dict_size, src_lang)
 
 
 def get_dict(lang, dict_size, reverse=False):
     """Returns the dictionary of "en" or "de": word to number or, with ``reverse``, number to word."""
-    dictionary = _dictionary(_archive(), _checked(lang), dict_size)
+    _checked(lang)
+    dictionary = _dictionary(_archive(), lang, dict_size)
     return {number: word for word, number in dictionary.items()} if reverse else dictionary
 
 
 def fetch():
     """Downloads the archive."""
     _archive()
+
+
+def convert(path, src_dict_size, trg_dict_size, src_lang):
+    """Writes all samples to recordio files in a folder; the other arguments are those of `train`."""
+    sizes = (src_dict_size, trg_dict_size, src_lang)
+    common.convert(path, train(*sizes), 1000, "wmt16_train")
+    common.convert(path, test(*sizes), 1000, "wmt16_test")
+    common.convert(path, validation(*sizes), 1000, "wmt16_validation")
 
 
 def reader_creator(tar_file, file_name, src_dict_size, trg_dict_size, src_lang):
@@ -67,6 +76,11 @@ def reader_creator(tar_file, file_name, src_dict_size, trg_dict_size, src_lang):
             yield [start, *source, end], [start, *target], [*target, end]
 
     return reader
+
+
+def _reader(file_name, src_dict_size, trg_dict_size, src_lang):
+    _checked(src_lang)
+    return reader_creator(_archive(), file_name, src_dict_size, trg_dict_size, src_lang)
 
 
 def _checked(lang):

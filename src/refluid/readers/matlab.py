@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refluid.readers.archives import Source, named, opened
+from refluid.readers.dataset_files import Source, named, opened
 
 _MATRIX, _COMPRESSED, _HEADER = 14, 15, 128
 _DTYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
@@ -35,20 +35,27 @@ def read_matrices(source: Source) -> dict[str, np.ndarray]:
         if order is None:
             raise _Damaged("its header is another")
         return dict(_matrices(content[_HEADER:], order))
-    except (_Damaged, struct.error, zlib.error, ValueError, KeyError) as error:
+    except (_Damaged, struct.error, zlib.error, ValueError, KeyError, IndexError) as error:
         raise ValueError(f"{named(source)} is not a MATLAB 5 file that can be read: {error}") from error
 
 
 def _matrices(content: bytes, order: str) -> Iterator[tuple[str, np.ndarray]]:
+    for kind, data in _inflated(content, order):
+        parts = list(_elements(data, order)) if kind == _MATRIX else []
+        if not parts:
+            continue
+        matrix_class = struct.unpack(order + "I", parts[0][1][:4])[0]
+        if matrix_class & 0xFF in _CLASSES and not matrix_class & 0x800:  # the flag of complex numbers
+            yield _matrix(parts, _CLASSES[matrix_class & 0xFF], order)
+
+
+def _inflated(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """The elements of a file; an element may be compressed, but only once."""
     for kind, data in _elements(content, order):
         if kind == _COMPRESSED:
-            inflated = zlib.decompressobj().decompress(data, _MAX_MATRIX)
-            yield from _matrices(inflated, order)
-        elif kind == _MATRIX:
-            parts = list(_elements(data, order))
-            matrix_class = struct.unpack(order + "I", parts[0][1][:4])[0]
-            if matrix_class & 0xFF in _CLASSES and not matrix_class & 0x800:  # the flag of complex numbers
-                yield _matrix(parts, _CLASSES[matrix_class & 0xFF], order)
+            yield from _elements(zlib.decompressobj().decompress(data, _MAX_MATRIX), order)
+        else:
+            yield kind, data
 
 
 def _matrix(parts: list[tuple[int, bytes]], dtype: str, order: str) -> tuple[str, np.ndarray]:

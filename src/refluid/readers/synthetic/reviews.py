@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -58,7 +59,7 @@ def _review(random: np.random.RandomState, kind: str, length: int) -> str:
     return " ".join(words).capitalize() + ".\n"
 
 
-def _pick(random: np.random.RandomState, words: list[str]) -> str:
+def _pick(random: np.random.RandomState, words: Sequence[str]) -> str:
     if words is not _PLAIN:
         return words[random.randint(len(words))]
     return words[min(random.geometric(0.08), len(words)) - 1]  # few words are frequent, many are rare

@@ -56,8 +56,8 @@ def wmt16() -> bytes:
 def _sentence(random: np.random.RandomState) -> list[str]:
     """A subject, what it does and to whom; each word narrows down the next."""
     subject = random.randint(len(_NOUNS))
-    words = [*_noun_phrase(random, subject), _VERBS[(subject + random.randint(2)) % len(_VERBS)]]
-    other = (subject + 1 + random.randint(3)) % len(_NOUNS)
+    words = [*_noun_phrase(random, subject), _VERBS[(subject + _rarely(random)) % len(_VERBS)]]
+    other = (subject + 1 + _rarely(random)) % len(_NOUNS)
     words += _noun_phrase(random, other)
     if random.randint(3) == 0:
         words += [_PLACES[other % len(_PLACES)], *_noun_phrase(random, (other + 5) % len(_NOUNS))]
@@ -68,7 +68,12 @@ def _sentence(random: np.random.RandomState) -> list[str]:
 
 def _noun_phrase(random: np.random.RandomState, noun: int) -> list[str]:
     adjective = [_ADJECTIVES[noun % len(_ADJECTIVES)]] if random.randint(2) else []
-    return [_ARTICLES[random.randint(len(_ARTICLES))], *adjective, _NOUNS[noun]]
+    article = noun if random.randint(4) else random.randint(len(_ARTICLES))
+    return [_ARTICLES[article % len(_ARTICLES)], *adjective, _NOUNS[noun]]
+
+
+def _rarely(random: np.random.RandomState) -> int:
+    return int(random.randint(4) == 0)
 
 
 def _pair(random: np.random.RandomState) -> tuple[str, str]:
