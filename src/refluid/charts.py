@@ -12,7 +12,9 @@ def figure() -> tuple[Any, Any]:
     try:
         made = importlib.import_module("matplotlib.figure").Figure()
     except ImportError as error:
-        raise ImportError("charts need the package matplotlib: pip install 'refluid[plot]'") from error
+        raise ImportError(
+            "charts need the package matplotlib: pip install matplotlib, or refluid with its extra [plot]"
+        ) from error
     return made, made.subplots()
 
 

@@ -84,5 +84,5 @@ def test_missing_packages_are_named(costs, monkeypatch):
     with pytest.raises(ImportError, match="needs the package IPython; elsewhere pass a path"):
         costs.plot()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"matplotlib: pip install 'refluid\[plot\]'"):
+    with pytest.raises(ImportError, match=r"extra \[plot\]"):
         costs.plot("cost.png")

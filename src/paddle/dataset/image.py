@@ -1,7 +1,7 @@
 """Pictures as arrays: decoding, resizing, cropping, mirroring.
 
 Arrays are [height, width, 3] in the order blue, green, red, as OpenCV has them, or [height, width] for brightness only.
-Decoding needs the package Pillow: ``pip install 'refluid[image]'``.
+Decoding needs the package Pillow, refluid's extra ``image``.
 """
 
 import os

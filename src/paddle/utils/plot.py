@@ -1,6 +1,6 @@
 """Curves of values over steps, for a notebook or a file.
 
-Drawing needs matplotlib: ``pip install 'refluid[plot]'``. DISABLE_PLOT=True turns it off.
+Drawing needs matplotlib, refluid's extra ``plot``. DISABLE_PLOT=True turns it off.
 """
 
 import os

@@ -19,7 +19,9 @@ def library() -> Any:
     try:
         return importlib.import_module("PIL.Image")
     except ImportError as error:
-        raise ImportError("pictures need the package Pillow: pip install 'refluid[image]'") from error
+        raise ImportError(
+            "pictures need the package Pillow: pip install pillow, or refluid with its extra [image]"
+        ) from error
 
 
 def decode(content: bytes, *, is_color: bool, name: str = "the picture") -> np.ndarray:
