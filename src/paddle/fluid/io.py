@@ -9,13 +9,25 @@ from typing import Any
 
 from paddle.batch import batch
 from paddle.fluid.reader import DataLoader, PyReader
-from paddle.reader import buffered, cache, chain, compose, firstn, map_readers, shuffle, xmap_readers
+from paddle.reader import (
+    ComposeNotAligned,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    multiprocess_reader,
+    shuffle,
+    xmap_readers,
+)
 from refluid.files import inference_models, program_state, variables
 from refluid.ir import Parameter, Program, Variable, default_main_program
 from refluid.ir.slices import slices_of
 from refluid.scope import Scope, global_scope
 
 __all__ = [
+    "ComposeNotAligned",
     "DataLoader",
     "PyReader",
     "batch",
@@ -35,6 +47,7 @@ __all__ = [
     "load_program_state",
     "load_vars",
     "map_readers",
+    "multiprocess_reader",
     "save",
     "save_inference_model",
     "save_params",
