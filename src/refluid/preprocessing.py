@@ -9,13 +9,13 @@ import numpy as np
 
 from refluid.ir.block import Block
 from refluid.ir.program import Program
-from refluid.readers.generators import Batches, PassReader
+from refluid.readers.generators import Batches, WrappingGenerated
 from refluid.readers.making import makes
 from refluid.readers.reader import Batch, Reader
 
 
 @makes("create_custom_reader")
-class CustomReader(PassReader):
+class CustomReader(WrappingGenerated):
     """Compiles the block as a program of its own and runs it on the CPU, in the thread that asks for a batch.
 
     Args:

@@ -38,8 +38,8 @@ TESTED_ELSEWHERE = {
     "shuffle_batch": "tests/ops/tensor/test_random.py::test_shuffle_batch_says_where_each_row_came_from",
     # Readers of files, which Fluid 1.6 has dropped.
     **dict.fromkeys(
-        "create_batch_reader create_custom_reader create_multi_pass_reader create_random_data_generator "
-        "create_shuffle_reader open_files".split(),
+        "create_batch_reader create_custom_reader create_random_data_generator create_shuffle_reader "
+        "open_files".split(),
         "tests/reader/test_open_files.py::test_a_program_that_was_saved_reads_the_same",
     ),
     # Part of an exchange with other processes.

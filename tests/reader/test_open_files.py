@@ -264,7 +264,6 @@ def test_a_program_that_was_saved_reads_the_same(files, programs):
     noise = layers.read_file(layers.random_data_generator(0.0, 1.0, [[2, 1]], [0]))
     assert [op.type for op in programs[0].global_block().ops] == [
         "open_files",
-        "create_multi_pass_reader",
         "create_shuffle_reader",
         "create_batch_reader",
         "create_custom_reader",

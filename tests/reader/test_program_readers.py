@@ -5,14 +5,14 @@ import threading
 import numpy as np
 import pytest
 
-from refluid.readers.decorators import BatchReader, MultiPassReader, RandomDataReader, ShuffleReader
-from refluid.readers.generators import PassReader
+from refluid.readers.decorators import BatchReader, RandomDataReader, ShuffleReader
+from refluid.readers.generators import SourceReader
 from refluid.readers.merging import merged
-from refluid.readers.queued import DoubleBuffer
+from refluid.readers.queued import DoubleBuffer, QueueReader
 from refluid.tensors import LoDTensor
 
 
-class Numbers(PassReader):
+class Numbers(SourceReader):
     """A pass of 0, 1, 2, …, and how many passes began."""
 
     def __init__(self, count):
@@ -25,7 +25,7 @@ class Numbers(PassReader):
             yield [np.array([i])]
 
 
-class Given(PassReader):
+class Given(SourceReader):
     def __init__(self, *given):
         super().__init__()
         self.given = given
@@ -68,12 +68,36 @@ def test_a_double_buffer_looks_ahead_too():
     reader.reset()
 
 
-def test_a_wrapping_reader_goes_on_when_the_one_below_is_reset():
-    below = Numbers(2)
-    reader = BatchReader(below, 2)
-    assert whole_pass(reader) == [[0, 1]] and reader.next() is None
+def test_a_reset_reaches_the_readers_around():
+    below = Numbers(4)
+    reader = ShuffleReader(BatchReader(below, 2), 2)
+    assert reader.next() is not None
     below.reset()
-    assert whole_pass(reader) == [[0, 1]]
+    assert sorted(whole_pass(reader)) == [[0, 1], [2, 3]]
+    assert reader.next() is None
+    below.reset()
+    assert len(whole_pass(reader)) == 2
+
+
+def test_a_reset_ends_a_wait_for_a_batch():
+    queue = QueueReader(1, "a method")
+    waits, more = threading.Event(), threading.Event()
+
+    def waiting():
+        yield [np.zeros((1, 1))]
+        waits.set()
+        more.wait(10)
+
+    queue.source = waiting
+    queue.start()
+    reader = DoubleBuffer(BatchReader(queue, 2, discard_leftover=False))
+    taking = threading.Thread(target=reader.next)
+    taking.start()
+    assert waits.wait(10)  # there is one batch of two
+    reader.reset()
+    taking.join(10)
+    assert not taking.is_alive()
+    more.set()
 
 
 def test_shuffle_yields_each_window_in_random_order():
@@ -128,15 +152,6 @@ def test_batch_says_what_does_not_fit(other, shown):
     uneven = seeded(BatchReader(Given([other], [other, other]), 2))
     with pytest.raises(ValueError, match="batches of 1 and of 2 values cannot be joined"):
         uneven.next()
-
-
-def test_several_passes_in_one():
-    below = Numbers(2)
-    reader = MultiPassReader(below, 3)
-    assert whole_pass(reader) == [[0], [1]] * 3
-    assert reader.next() is None and below.begun == 3
-    reader.reset()
-    assert whole_pass(reader) == [[0], [1]] * 3
 
 
 def test_random_numbers_repeat_with_a_seed():

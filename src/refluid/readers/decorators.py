@@ -1,4 +1,4 @@
-"""Readers of a program that shuffle, join or repeat what another reader reads, and one of random numbers."""
+"""Readers of a program that shuffle or join what another reader reads, and one of random numbers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from refluid.readers.generators import Batches, PassReader
+from refluid.readers.generators import Batches, SourceReader, WrappingGenerated
 from refluid.readers.making import makes
 from refluid.readers.reader import Batch, Reader
 from refluid.tensors import LoDTensor
 
 
 @makes("create_shuffle_reader")
-class ShuffleReader(PassReader):
+class ShuffleReader(WrappingGenerated):
     """Reads ``buffer_size`` batches at a time and yields them in random order."""
 
     def __init__(self, wrapped: Reader, buffer_size: int):
@@ -33,7 +33,7 @@ class ShuffleReader(PassReader):
 
 
 @makes("create_batch_reader")
-class BatchReader(PassReader):
+class BatchReader(WrappingGenerated):
     """Joins ``batch_size`` batches, mostly of one sample each, to one."""
 
     def __init__(self, wrapped: Reader, batch_size: int, discard_leftover: bool = True):
@@ -65,25 +65,8 @@ class BatchReader(PassReader):
         return LoDTensor(joined, levels) if levels else joined
 
 
-@makes("create_multi_pass_reader")
-class MultiPassReader(PassReader):
-    """Reads what is below ``pass_num`` times in one pass."""
-
-    repeats = True
-
-    def __init__(self, wrapped: Reader, pass_num: int):
-        super().__init__(wrapped)
-        self._pass_num = _at_least_one("open_files", "pass_num", pass_num)
-
-    def batches(self) -> Batches:
-        for number in range(self._pass_num):
-            if number:
-                self._reset_wrapped()
-            yield from self.below()
-
-
 @makes("create_random_data_generator")
-class RandomDataReader(PassReader):
+class RandomDataReader(SourceReader):
     """Yields uniform random numbers without end."""
 
     def __init__(self, low: float, high: float, shape_concat: Sequence[int], ranks: Sequence[int], **described: Any):

@@ -12,7 +12,7 @@ import numpy as np
 from refluid.files import recordio
 from refluid.ir.vartype import VarType, as_numpy
 from refluid.readers.batching import Slot
-from refluid.readers.generators import Batches, PassReader
+from refluid.readers.generators import Batches, SourceReader
 from refluid.readers.making import makes
 from refluid.readers.merging import merged
 from refluid.readers.reader import Batch
@@ -20,13 +20,14 @@ from refluid.tensors import LoDTensor
 
 
 @makes("open_files")
-class FilesReader(PassReader):
+class FilesReader(SourceReader):
     """Reads the batches of recordio files in threads.
 
     Args:
       shape_concat, ranks, lod_levels, dtypes: the form of each value of a batch.
       thread_num: how many files to read at once; one thread keeps the order of the files.
       buffer_size: how many batches to read ahead.
+      pass_num: how many times to read the files before a pass ends.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class FilesReader(PassReader):
         dtypes: Sequence[int],
         thread_num: int,
         buffer_size: int,
+        pass_num: int = 1,
     ):
         super().__init__()
         dims = iter(shape_concat)
@@ -48,11 +50,12 @@ class FilesReader(PassReader):
         ]
         self._paths = list(file_names)
         self._threads = min(thread_num, len(self._paths))
-        self._buffer_size = buffer_size
+        self._buffer_size, self._pass_num = buffer_size, pass_num
 
     def batches(self) -> Batches:
         sources = [partial(_read, path, self._slots) for path in self._paths]
-        yield from merged(sources, self._threads, self._buffer_size)
+        for _ in range(self._pass_num):
+            yield from merged(sources, self._threads, self._buffer_size)
 
 
 def _read(path: str, slots: Sequence[Slot]) -> Iterator[Batch]:

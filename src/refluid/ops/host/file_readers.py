@@ -13,9 +13,9 @@ makes_reader(
     dtypes=(),
     thread_num=1,
     buffer_size=3,
+    pass_num=1,
 )
 makes_reader("create_random_data_generator", low=0.0, high=1.0, shape_concat=(), ranks=(), lod_levels=())
 makes_reader("create_shuffle_reader", "UnderlyingReader", buffer_size=1)
 makes_reader("create_batch_reader", "UnderlyingReader", batch_size=1, discard_leftover=True)
-makes_reader("create_multi_pass_reader", "UnderlyingReader", pass_num=1)
 makes_reader("create_custom_reader", "UnderlyingReader", sub_block=None, source_var_names=(), sink_var_names=())

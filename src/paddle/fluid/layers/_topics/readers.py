@@ -18,7 +18,6 @@ from refluid.ir import (
     default_main_program,
     unique_name,
 )
-from refluid.scope import global_scope
 
 __all__ = ["Preprocessor", "batch", "open_files", "random_data_generator", "shuffle"]
 
@@ -60,11 +59,9 @@ def open_files(
         "dtypes": [int(tensor.dtype) for tensor in tensors],
         "thread_num": threads,
         "buffer_size": ahead,
+        "pass_num": int(pass_num),
     }
-    reader = _source("open_files", tensors, attrs)
-    if pass_num > 1:
-        return _wrapped("create_multi_pass_reader", reader, {"pass_num": int(pass_num)})
-    return reader
+    return _source("open_files", tensors, attrs)
 
 
 def random_data_generator(
@@ -171,16 +168,6 @@ class Preprocessor:
         return self._block
 
 
-class _WrappedPyReader(PyReaderVariable):
-    """A reader around one that Python code feeds: it has the methods of that one, and a state of its own to reset."""
-
-    def reset(self) -> None:
-        held = global_scope().find_var(self.name)
-        if held is not None and held.holder is not None:
-            held.get_reader().reset()
-        super().reset()
-
-
 def _described(layer: str, shapes: Any, lod_levels: Any, dtypes: Any) -> list[ReadTensor]:
     if not len(shapes) == len(lod_levels) == len(dtypes) or not len(shapes):
         raise ValueError(
@@ -224,7 +211,7 @@ def _wrapped(
     name = unique_name.generate(f"{below.name}.{op_type}") if name is None else name
     tensors = below.read_tensors if tensors is None else tensors
     if isinstance(below, PyReaderVariable):
-        wrapped = _WrappedPyReader(block, name, tensors, below.queue)
+        wrapped = PyReaderVariable(block, name, tensors, below.queue)
     else:
         wrapped = ReaderVariable(block, name, tensors)
     block.append_op(type=op_type, inputs={"UnderlyingReader": [below.name]}, outputs={"Out": [name]}, attrs=attrs)
