@@ -106,10 +106,17 @@ def test_reading_gives_the_losses_of_feeding(files):
     assert np.mean(losses[BATCHES:]) < np.mean(losses[:BATCHES])
 
 
-def job_of_two(files, sync_mode):
+def job_of_two(files, sync_mode, **fields):
     """Two trainers, each with a file of its own."""
     own = iter(files)
-    return Job(lambda: train(*read_variables(next(own))), servers=2, trainers=2, sync_mode=sync_mode)
+
+    def config():
+        made = fluid.DistributeTranspilerConfig()
+        for name, value in fields.items():
+            setattr(made, name, value)
+        return made
+
+    return Job(lambda: train(*read_variables(next(own))), config=config, sync_mode=sync_mode)
 
 
 def passes(job):
@@ -130,8 +137,9 @@ def test_trainers_with_files_of_their_own_equal_training_on_all_of_them(files):
         np.testing.assert_allclose(job.whole(name), value, rtol=1e-5, atol=1e-6)
 
 
-def test_asynchronous_trainers_read_files_too(files):
-    job = job_of_two(files, sync_mode=False)
+@pytest.mark.parametrize("fields", [{}, {"half_async": True}, {"geo_sgd_mode": True, "geo_sgd_need_push_nums": 2}])
+def test_asynchronous_trainers_read_files_too(files, fields):
+    job = job_of_two(files, sync_mode=False, **fields)
     before = job.whole("fc_0.w_0")
     passes(job)
     found = job.whole("fc_0.w_0")
