@@ -19,7 +19,7 @@ class DataFeedDesc:
     """
 
     def __init__(self, proto_file: str):
-        self.proto_desc = read_desc(at(proto_file).read_text())
+        self.proto_desc = read_desc(at(proto_file).read_text(), proto_file)
         self.proto_desc.pipe_command = "cat"
 
     def set_batch_size(self, batch_size: int) -> None:

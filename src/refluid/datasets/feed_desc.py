@@ -39,9 +39,12 @@ def new_desc() -> Any:
     return _message_class()()
 
 
-def read_desc(text: str) -> Any:
-    """A DataFeedDesc from its text form."""
-    return text_format.Parse(text, new_desc())
+def read_desc(text: str, file: str) -> Any:
+    """A DataFeedDesc from its text form; ``file`` is where it is from, for errors."""
+    try:
+        return text_format.Parse(text, new_desc())
+    except text_format.ParseError as error:
+        raise ValueError(f"{file}: {error}") from error
 
 
 def desc_text(desc: Any) -> str:

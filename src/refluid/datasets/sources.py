@@ -20,6 +20,7 @@ from refluid.datasets.commands import CommandStream
 from refluid.files.storage import RemotePath
 
 _CHUNK_SIZE = 1 << 20
+_COMMAND_CHUNK_SIZE = 1 << 18  # smaller, because a slow command would let everyone wait for the first chunk
 _NEWLINE = 10
 
 
@@ -56,11 +57,12 @@ def is_plain(pipe_command: str) -> bool:
     return pipe_command.strip() in ("", "cat")
 
 
-def read_chunks(stream: Any, size: int = _CHUNK_SIZE) -> Iterator[np.ndarray]:
-    """Whole lines of a stream, in chunks of at most ``size`` bytes, or one line if that is longer.
+def read_chunks(stream: Any, size: int | None = None) -> Iterator[np.ndarray]:
+    """Whole lines of a stream, in chunks of at most ``size`` bytes or twice the longest line so far.
 
     A chunk is only valid until the next one is read.
     """
+    size = size or (_COMMAND_CHUNK_SIZE if isinstance(stream, CommandStream) else _CHUNK_SIZE)
     buffer, filled, ended = bytearray(size), 0, False
     while not ended:
         if filled == len(buffer) - 1:  # a line that is longer than the buffer

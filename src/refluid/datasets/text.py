@@ -110,11 +110,16 @@ def _word(text: np.ndarray, start: int) -> str:
 
 def _read_float32(word: str) -> np.float32:
     """The float32 that is nearest to a decimal number; `float` and then float32 would round twice."""
+    value = float(word)
     with np.errstate(over="ignore", under="ignore"):
-        near = np.float32(float(word))
-    if not np.isfinite(near):
-        return near
+        near = np.float32(value)
+        if value == 0 or not np.isfinite(value):  # a word, or an exponent that is far out
+            return near
+        around = (np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf)))
     exact = Fraction(word)
-    around = (np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf)))
-    finite = [x for x in around if np.isfinite(x)]
-    return min(finite, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
+    return min(around, key=lambda x: (abs(_exactly(x) - exact), int(x.view(np.uint32)) & 1))
+
+
+def _exactly(x: np.float32) -> Fraction:
+    """A float32 as a fraction; infinity is what would follow the largest number."""
+    return Fraction(float(x)) if np.isfinite(x) else Fraction(int(np.sign(x)) << 128)
