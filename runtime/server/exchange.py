@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from refluid.files.variables import LOADED
@@ -106,14 +107,15 @@ class ExchangeHandler:
         member = self._membership.members[trainer]
         member.max_staleness, member.unknown_steps = request.max_staleness, request.unknown_steps
         member.max_lead = request.max_lead if request.HasField("max_lead") else None
+        asked = {name: pushed.pop(name) for name in [*pushed] if name not in self.shard.pushable}
         if self.rounds.push(trainer, request.sequence):
             self.queue[trainer] = Push(pushed, request.steps, request.seen)
             if self.round_began is None:
                 self.round_began = time.monotonic()
             self._update_if_due()
-        return self._wait(request, pushed)
+        return self._wait(request, asked)
 
-    def _wait(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+    def _wait(self, request: Any, asked: dict[str, Value]) -> Buffers:
         trainer, sequence = request.caller.trainer, request.sequence
         done = self.wait_for(lambda: self.rounds.counted(trainer) >= sequence or bool(self._failure))
         if self._failure:
@@ -121,7 +123,7 @@ class ExchangeHandler:
         if not done:
             return self.pending(self.awaited(), self.round_began)
         if self._hold(trainer):
-            return self._reply(request)
+            return self._reply(request, asked)
         return self.pending(self.slower(trainer), self.held.get(trainer))
 
     def slower(self, trainer: int) -> list[int]:
@@ -154,7 +156,10 @@ class ExchangeHandler:
         return self.pending([0], self.start_requested)
 
     def _rows(self, request: Any, pushed: dict[str, Value]) -> Buffers:
-        return self._encode({name: self.shard.rows(name, dense(ids)) for name, ids in pushed.items()})
+        return self._encode(self._rows_of(pushed))
+
+    def _rows_of(self, asked: Mapping[str, Value]) -> dict[str, Value]:
+        return {name: self.shard.rows(name, dense(numbers)) for name, numbers in asked.items()}
 
     def _read(self, request: Any, pushed: dict[str, Value]) -> Buffers:
         return self._encode(self.shard.read(request.wanted))
@@ -219,13 +224,15 @@ class ExchangeHandler:
         header = pb.ExchangeReply(version=self.rounds.version, pending=True, awaited=names, waited_seconds=waited)
         return wire.encode(header)
 
-    def _reply(self, request: Any) -> Buffers:
-        """The variables that a trainer pulls; in a round all trainers get the same bytes."""
+    def _reply(self, request: Any, asked: Mapping[str, Value] = MappingProxyType({})) -> Buffers:
+        """The variables that a trainer pulls, and rows that it asks for; without rows, a round has one reply."""
         wanted, trainer = tuple(request.wanted), request.caller.trainer
         if self._changed_rows is not None and request.purpose != pb.ExchangeRequest.START:
             return self._encode(self._changed_values(self._changed_rows, trainer, wanted))
         if wanted:
             self.shard.remember_pulled(trainer)
+        if asked:
+            return self._encode({**self.shard.read(wanted), **self._rows_of(asked)})
         if not self.rounds.waits:
             return self._read(request, {})
         found = self._replies.get(wanted)

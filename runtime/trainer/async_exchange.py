@@ -21,7 +21,8 @@ from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan
 from refluid.runtime.trainer.merging import MergeQueue
 from refluid.runtime.trainer.pacing import Pacing, max_lead
-from refluid.runtime.trainer.packing import NO_PULLS, Versions, pack, to_host, versions_of
+from refluid.runtime.trainer.packing import NO_PULLS, Replies, Versions, pack, to_host, versions_of
+from refluid.runtime.trainer.rows_ahead import Expected
 
 
 class AsyncExchange(TrainerExchange):
@@ -55,6 +56,8 @@ class AsyncExchange(TrainerExchange):
         self._resumed: float | None = None  # when the last step ended, with its waiting
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
+        self.session.rows_ahead.allowed = lambda: self._ahead.allowed
+        self.session.rows_ahead.outstanding = self._outstanding
         self.session.communicators.append(self)
         self.session.on_leave(self.stop)
         self.session.on_flush(self.flush)
@@ -67,7 +70,7 @@ class AsyncExchange(TrainerExchange):
         with self._changed:
             if not self._is_running:
                 raise RuntimeError("the communicator of this program was stopped; start it again before training on")
-            self.staleness = self._stepped - self._used
+            self.staleness = max(self._stepped - self._used, self.session.rows_ahead.lag)
             self.worst_staleness = max(self.worst_staleness, self.staleness)
             if self._resumed is not None:
                 self._ahead.stepped(time.perf_counter() - self._resumed)
@@ -86,12 +89,16 @@ class AsyncExchange(TrainerExchange):
         """Waits for a condition that pushes bring about, and pushes meanwhile if nobody else does."""
         while self._failure is None and not condition():
             if self._queue.steps and not self._is_pushing:
-                self._push(pulls=True)
+                self._push(pulls=True, shares=True)
             else:
                 self._changed.wait()
         if self._failure is not None:
             raise self._failure
         self._changed.notify_all()  # what is still queued is for the thread
+
+    def _outstanding(self) -> int:
+        with self._changed:
+            return self._stepped - self._pushed
 
     # Control
 
@@ -159,9 +166,16 @@ class AsyncExchange(TrainerExchange):
         merged = self._pacing.max_merged
         return not self._is_running or (merged is not None and self._queue.steps >= merged)
 
-    def _push(self, *, pulls: bool = False) -> None:
-        """Pushes what is queued. The caller holds the lock, which is free while the message is under way."""
+    def _push(self, *, pulls: bool = False, shares: bool = False) -> None:
+        """Pushes what is queued. The caller holds the lock, which is free while the message is under way.
+
+        Args:
+          pulls: whether to ask for the parameters even if it is not time to.
+          shares: whether to ask for the rows that the next step will look up: the caller waits for the reply anyway.
+        """
         merged, newest, versions = self._queue.take(), {}, {}
+        shared: list[Expected] = []
+        replies: Replies = {}
         pulls = pulls or self._pushed + merged.steps - self._included >= self._pacing.pull_after
         self.session.unknown_steps = min(self._ahead.allowed + 1, self.max_staleness)
         self._is_pushing, began = True, time.perf_counter()
@@ -170,6 +184,8 @@ class AsyncExchange(TrainerExchange):
             try:
                 gradients = merged.merged(self._pushes)
                 messages = pack(gradients, self.pulls if pulls else NO_PULLS)
+                if shares:
+                    messages, shared = self.session.rows_ahead.share(messages)
                 replies = self.session.push(messages, merged.steps, merged.seen)
                 if pulls:
                     newest, versions = self.unpack(replies), versions_of(replies)
@@ -185,3 +201,6 @@ class AsyncExchange(TrainerExchange):
             self._changed.notify_all()
         if pulls:
             self._newest, self._versions, self._included = newest, versions, self._pushed
+        if shared:
+            included = self.session.step - (self._stepped - self._pushed)
+            self.session.rows_ahead.receive(shared, replies, included)

@@ -104,7 +104,9 @@ class PushPull(TrainerExchange):
         self, pushes: Sequence[tuple[SlicedVariable, Value]], steps: int = 1, seen: Versions | None = None
     ) -> dict[str, Any]:
         """Pushes gradients that stand for a number of steps, and returns the parameters that come back."""
-        replies = self.session.push(pack(pushes, self.pulls), steps, seen)
+        messages, shared = self.session.rows_ahead.share(pack(pushes, self.pulls))
+        replies = self.session.push(messages, steps, seen)
+        self.session.rows_ahead.receive(shared, replies, self.session.step)
         self.session.use(replies)
         return self.unpack(replies)
 

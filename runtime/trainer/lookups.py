@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, Lookup, SlicedVariable
 from refluid.runtime.trainer.remote_table import RemoteTable
-from refluid.runtime.trainer.row_requests import request_rows
+from refluid.runtime.trainer.row_requests import RowRequest, request_rows
+from refluid.runtime.trainer.rows_ahead import Expected
+from refluid.runtime.trainer.server_calls import ROWS
 from refluid.runtime.trainer.session import Session
 from refluid.scope import Scope
 
@@ -27,9 +30,30 @@ class LookupExchange(TrainerExchange):
     def __init__(self, plan: ExchangePlan, place: Place):
         super().__init__(plan, place)
         self._lookups = _by_table(plan.lookups)
+        self._sources = [name for lookup in plan.lookups for name in lookup.ids]
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
-        return _look_up(self.session, self._lookups, env)
+        session = self.session
+        expected = session.rows_ahead.take(id(self), [env[name] for name in self._sources], session.step)
+        if expected is None:
+            return _look_up(session, self._lookups, env)
+        assert expected.replies is not None
+        session.use_earlier_rows(expected.replies)
+        return _all_outputs(self._lookups, expected.ids, expected.rows(expected.replies), env)
+
+    def expect(self, feeds: Mapping[str, Any]) -> None:
+        if not all(name in feeds for name in self._sources):
+            return  # ids that the step computes
+        try:
+            ids = _all_ids(self._lookups, feeds)
+        except OutOfRangeError:
+            return  # the step itself will raise it
+        request = RowRequest({name: (lookups[0].table, ids[name]) for name, lookups in self._lookups.items()})
+        session = self.session
+        ask = partial(session.exchange, ROWS, request.messages())
+        fed = [feeds[name] for name in self._sources]
+        expected = Expected(fed, ids, request.numbers, request.sizes, ask, request.rows)
+        session.rows_ahead.expect(id(self), expected, session.step)
 
 
 class ReadThrough(Exchange):
@@ -74,8 +98,23 @@ def _by_table(lookups: Sequence[Lookup]) -> dict[str, list[Lookup]]:
 
 def _look_up(session: Session, tables: Mapping[str, Sequence[Lookup]], env: Mapping[str, Any]) -> dict[str, Any]:
     """What the lookups in each table find. They share one request: servers know rows by the name of the slice only."""
-    ids = {name: np.concatenate([_ids_of(lookup, env) for lookup in lookups]) for name, lookups in tables.items()}
+    ids = _all_ids(tables, env)
     rows = request_rows(session, {name: (lookups[0].table, ids[name]) for name, lookups in tables.items()})
+    return _all_outputs(tables, ids, rows, env)
+
+
+def _all_ids(tables: Mapping[str, Sequence[Lookup]], env: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The ids that are looked up in each table."""
+    return {name: np.concatenate([_ids_of(lookup, env) for lookup in lookups]) for name, lookups in tables.items()}
+
+
+def _all_outputs(
+    tables: Mapping[str, Sequence[Lookup]],
+    ids: Mapping[str, np.ndarray],
+    rows: Mapping[str, np.ndarray],
+    env: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What the lookups find, given the rows of each table."""
     found: dict[str, Any] = {}
     for name, lookups in tables.items():
         found.update(_outputs(lookups, ids[name], rows[name], env))

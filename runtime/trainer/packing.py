@@ -42,6 +42,7 @@ class Message:
     pushed: Mapping[str, Value]
     wanted: Sequence[str] = ()
     reply_size: int = 0  # bytes, about
+    asked: Mapping[str, np.ndarray] = field(default_factory=dict)  # numbers of the rows that a push asks for, by table
 
 
 def to_host(variables: Sequence[SlicedVariable], env: Mapping[str, Any]) -> list[Value]:

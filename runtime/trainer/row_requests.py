@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
-from refluid.runtime.trainer.packing import Message
+from refluid.runtime.trainer.packing import Message, Replies
 from refluid.runtime.trainer.server_calls import ROWS
 from refluid.runtime.trainer.session import Session
-from refluid.runtime.transport.wire import Value, dense
+from refluid.runtime.transport.wire import dense
+
+Wanted = Mapping[str, tuple[SlicedVariable, np.ndarray]]  # a table, and ids of its rows, which are valid, by name
 
 
-def request_rows(session: Session, wanted: Mapping[str, tuple[SlicedVariable, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The rows of each table for its ids, which are valid, in the order of the ids."""
-    requests: dict[str, dict[str, Value]] = {}
-    inside: dict[str, np.ndarray] = {}
-    for table, ids in wanted.values():
-        for part in table.slices:
-            inside[part.name] = np.flatnonzero((ids >= part.start) & (ids < part.end))
-            requests.setdefault(part.endpoint, {})[part.name] = ids[inside[part.name]] - part.start
-    replies = session.exchange(ROWS, {endpoint: Message(rows) for endpoint, rows in requests.items()})
+class RowRequest:
+    """The rows of tables for some ids: what to ask each server for, and how replies become rows."""
+
+    def __init__(self, wanted: Wanted):
+        self._wanted = wanted
+        self._inside: dict[str, np.ndarray] = {}
+        self.numbers: dict[str, dict[str, np.ndarray]] = {}  # by endpoint and slice
+        self.sizes: dict[str, int] = {}  # bytes of the reply, by endpoint
+        for table, ids in wanted.values():
+            size = math.prod(table.shape[1:]) * table.dtype.itemsize
+            for part in table.slices:
+                inside = self._inside[part.name] = np.flatnonzero((ids >= part.start) & (ids < part.end))
+                self.numbers.setdefault(part.endpoint, {})[part.name] = ids[inside] - part.start
+                self.sizes[part.endpoint] = self.sizes.get(part.endpoint, 0) + size * len(inside)
+
+    def messages(self) -> dict[str, Message]:
+        """Messages that ask for these rows and nothing else."""
+        return {endpoint: Message(numbers) for endpoint, numbers in self.numbers.items()}
+
+    def rows(self, replies: Replies) -> dict[str, np.ndarray]:
+        """The rows of each table in the order of the ids, in memory that nobody else holds."""
+        found = {}
+        for name, (table, ids) in self._wanted.items():
+            rows = found[name] = np.empty((len(ids), *table.shape[1:]), table.dtype)
+            for part in table.slices:
+                rows[self._inside[part.name]] = dense(replies[part.endpoint][part.name])
+        return found
+
+
+def request_rows(session: Session, wanted: Wanted) -> dict[str, np.ndarray]:
+    """The rows of each table for its ids, in the order of the ids."""
+    request = RowRequest(wanted)
+    replies = session.exchange(ROWS, request.messages())
     session.use_rows(replies)
-    found = {}
-    for name, (table, ids) in wanted.items():
-        rows = found[name] = np.empty((len(ids), *table.shape[1:]), table.dtype)
-        for part in table.slices:
-            rows[inside[part.name]] = dense(replies[part.endpoint][part.name])
-    return found
+    return request.rows(replies)

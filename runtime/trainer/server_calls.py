@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -85,6 +86,11 @@ class ServerCalls:
         """Records that the step uses rows in replies. They are never older than the dense parameters of a server."""
         self.seen.update({name: version for name, version in versions_of(replies).items() if name not in self._pulled})
 
+    def use_earlier_rows(self, replies: Replies) -> None:
+        """Records that the step uses rows of replies that may be older than the dense parameters."""
+        for name, version in versions_of(replies).items():
+            self.seen[name] = min(version, self.seen.get(name, version)) if name in self._pulled else version
+
     def exchange(
         self, purpose: int, messages: Mapping[str, Message], steps: int = 0, seen: Versions = MappingProxyType({})
     ) -> Replies:
@@ -102,7 +108,7 @@ class ServerCalls:
         finally:
             for request in requests.values():
                 request.cancel()
-        pulled = purpose == ROWS or any(message.wanted for message in messages.values())
+        pulled = purpose == ROWS or any(message.wanted or message.asked for message in messages.values())
         self._metrics.exchanged(pushed=purpose == STEP, pulled=pulled, seconds=time.perf_counter() - began)
         return found
 
@@ -118,12 +124,14 @@ class ServerCalls:
             max_lead=self.max_lead,
             unknown_steps=self.unknown_steps,
         )
-        return self._request(endpoint, "Exchange", wire.encode(header, message.pushed), message.reply_size)
+        return self._request(
+            endpoint, "Exchange", wire.encode(header, {**message.pushed, **message.asked}), message.reply_size
+        )
 
     def _send_again(self, endpoint: str, purpose: int, message: Message, steps: int) -> Request:
         """The request that follows a pending reply. A push has arrived: only its update is awaited."""
         if purpose == STEP:
-            purpose, message = WAIT, Message({}, message.wanted, message.reply_size)
+            purpose, message = WAIT, replace(message, pushed={})
         return self._send(endpoint, purpose, message, steps)
 
     def _request(self, endpoint: str, method: str, buffers: list[Any], reply_size: int = 0) -> Request:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from refluid.log import Log
 from refluid.runtime.observe.trainer_metrics import TrainerMetrics
 from refluid.runtime.trainer.exchange_plan import Job
+from refluid.runtime.trainer.rows_ahead import RowsAhead
 from refluid.runtime.trainer.server_calls import ServerCalls
 from refluid.runtime.transport.connection import Connection
 from refluid.runtime.transport.memory import keep_freed_memory
@@ -42,6 +43,7 @@ class Session(ServerCalls):
         self.kept: set[str] = set()  # variables of this trainer, of which servers hold only the initial values
         self.started_with: dict[str, Any] = {}  # GEO: the parameters that this trainer received first
         self.communicators: list[Communicator] = []  # exchanges that queue gradients
+        self.rows_ahead = RowsAhead()
         self._left = False
         self._on_leave: list[Callable[[], None]] = []
         self._on_flush: list[Callable[[], None]] = []
@@ -98,6 +100,7 @@ class Session(ServerCalls):
                 action()
             except Exception as error:  # noqa: BLE001 - servers must receive Leave all the same
                 self._log.error("the last gradients are lost", reason=str(error))
+        self.rows_ahead.close()
         self.close()
         if self._metrics_endpoint is not None:
             self._metrics_endpoint.close()

@@ -162,6 +162,7 @@ class _Pass:
         self._forms: dict[StepKey, _Form] = {}
         self._fetches = self._all_fetches()
         self._latest: Sequence[Any] = ()  # what the last step fetched
+        self._waiting: deque[Future[_Batch]] = deque()  # the batches after the one that is computed
 
     def _all_fetches(self) -> tuple[str, ...]:
         """What steps fetch: the user's fetches, and what the handler watches, unless it is state or unknown."""
@@ -215,7 +216,7 @@ class _Pass:
     # Batches, ahead of the steps
 
     def _batches(self) -> Generator[_Batch]:
-        waiting: deque[Future[_Batch]] = deque()
+        waiting = self._waiting
         feeds = self._dataset.feeds(self._threads or None, self._progress.meter)
         with closing(feeds), ThreadPoolExecutor(1, "refluid: prepare") as worker:
             for number, feed in enumerate(feeds, 1):
@@ -237,6 +238,9 @@ class _Pass:
         step = batch.form.step
         if step is None or step.epoch != self._scope.epoch or flags.check_nan_inf or profiling.recorder is not None:
             return self._new_step(batch)
+        if step.compiled.communicates and self._waiting and self._waiting[0].exception() is None:
+            following = self._waiting[0].result()
+            step.expect(dict(zip(following.form.key.feeds, following.values, strict=True)))
         with jax.enable_x64(True):
             return step(batch.values)
 

@@ -38,6 +38,9 @@ class Exchange(ABC):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         """Sends what the operators send of ``env`` and returns what they receive."""
 
+    def expect(self, feeds: Mapping[str, Any]) -> None:  # noqa: B027 - most have nothing to do early
+        """Announces the feeds of the following step: what that will need may be requested from now on."""
+
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Notifies the other side that this process is done."""
 
@@ -52,6 +55,7 @@ class ExchangePiece(StepPiece):
         plan_exchange = import_module("refluid.runtime.exchanges").plan_exchange
         exchange: Exchange = plan_exchange(self._ops, binding.scope(), self._options.place)
         binding.on_close.append(exchange.close)
+        binding.on_expect.append(exchange.expect)
         return partial(self._run, exchange, binding)
 
     def _run(self, exchange: Exchange, binding: Binding, run: Run) -> None:

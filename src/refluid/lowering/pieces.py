@@ -51,6 +51,7 @@ class Binding:
     holders: Mapping[str, Holder]  # of everything that the step reads from the scope or writes there
     target: Target
     on_close: list[Callable[[], None]] = field(default_factory=list)  # close what pieces share with other processes
+    on_expect: list[Callable[[Mapping[str, Any]], None]] = field(default_factory=list)  # announce the next feeds to it
 
     def move_state(self) -> bool:
         """Moves state that lives on another device to the step's; returns whether there was any."""

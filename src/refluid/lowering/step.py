@@ -7,7 +7,7 @@ op and as little as possible per variable. A program with host ops or exchanges 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
@@ -128,6 +128,11 @@ class Step(ABC):
 
     @abstractmethod
     def _run(self, feeds: Sequence[Any], key_data: np.ndarray | None) -> list[Any]: ...
+
+    def expect(self, feeds: Mapping[str, Any]) -> None:
+        """Announces the feeds of the step after this one, so that exchanges can request early what that needs."""
+        for expect in self._binding.on_expect:
+            expect(feeds)
 
     def close(self) -> None:
         """Closes what the step shares with other processes."""

@@ -15,6 +15,7 @@ from refluid.ir.slices import Slice
 from refluid.runtime.trainer.async_exchange import AsyncExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, Job, SlicedVariable
 from refluid.runtime.trainer.packing import Tensors
+from refluid.runtime.trainer.rows_ahead import RowsAhead
 from refluid.runtime.trainer.session import bound
 
 JOB = Job(0, 1, ("a:1",), Mode.ASYNC)
@@ -25,6 +26,7 @@ class Servers:
 
     def __init__(self):
         self.job, self.step, self.communicators = JOB, 0, []
+        self.rows_ahead = RowsAhead()
         self.seen, self.max_staleness, self.max_lead = {"a:1": 0}, 0, None
         self.w, self.version, self.pushes, self.stalenesses = 0.0, 0, [], []
         self.may_reply = threading.Event()

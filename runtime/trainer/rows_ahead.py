@@ -1,0 +1,113 @@
+"""Rows that the next step will look up, requested before it begins.
+
+Where steps wait for their own push, its message asks for the rows as well: they include that push, and one message is
+saved. Where steps may go ahead of their pushes (async training with a communicator), the rows are requested while the
+step before computes; they then lack that step, which counts as staleness and never exceeds what the mode allows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from refluid.runtime.trainer.packing import Message, Replies
+
+
+@dataclass
+class Expected:
+    """The lookups of a step to come."""
+
+    feeds: Sequence[Any]  # the fed values that hold the ids
+    ids: Mapping[str, np.ndarray]  # by table
+    numbers: Mapping[str, Mapping[str, np.ndarray]]  # row numbers by endpoint and slice
+    sizes: Mapping[str, int]  # bytes of the reply, by endpoint
+    ask: Callable[[], Replies]  # requests the rows in messages of their own
+    rows: Callable[[Replies], dict[str, np.ndarray]]
+    included: int = 0  # own steps that the rows include
+    replies: Replies | None = None
+    request: Future[Replies] | None = None  # under way, in messages of its own
+
+
+class RowsAhead:
+    """What the lookups of a session expect."""
+
+    def __init__(self) -> None:
+        self.allowed: Callable[[], int] = lambda: 0  # own steps that rows may lack now
+        self.outstanding: Callable[[], int] = lambda: 0  # own steps that servers have not applied
+        self.lag = 0  # own steps that the rows of the last lookup lacked
+        self._lock = threading.Lock()
+        self._expected: dict[int, deque[Expected]] = {}  # by lookup: for this step and the next
+        self._thread: ThreadPoolExecutor | None = None
+
+    def expect(self, lookup: int, expected: Expected, step: int) -> None:
+        """Announces what a lookup needs in the step after this one, which is number ``step`` + 1; may request it."""
+        outstanding = self.outstanding()
+        with self._lock:
+            self._expected.setdefault(lookup, deque(maxlen=2)).append(expected)
+            if outstanding + 1 > self.allowed():
+                return  # the next push asks for it
+            expected.included = step - outstanding
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "rows ahead")
+            expected.request = self._thread.submit(expected.ask)
+
+    def share(self, messages: Mapping[str, Message]) -> tuple[dict[str, Message], list[Expected]]:
+        """Adds what is expected and not yet requested to the messages of a push; returns what was added, too."""
+        with self._lock:
+            known = [each for expected in self._expected.values() for each in expected]
+        found, shared = dict(messages), []
+        for each in known:
+            if each.request is not None or each.replies is not None or not each.numbers.keys() <= messages.keys():
+                continue
+            shared.append(each)
+            for endpoint, numbers in each.numbers.items():
+                message = found[endpoint]
+                size = message.reply_size + each.sizes[endpoint]
+                found[endpoint] = replace(message, asked={**message.asked, **numbers}, reply_size=size)
+        return found, shared
+
+    @staticmethod
+    def receive(shared: Sequence[Expected], replies: Replies, included: int) -> None:
+        """Takes what was added to a push from its replies; the rows include a number of own steps."""
+        for each in shared:
+            each.replies, each.included = replies, included
+
+    def take(self, lookup: int, feeds: Sequence[Any], step: int) -> Expected | None:
+        """What was received for these feeds, unless it lacks more steps than allowed now."""
+        self.lag = 0
+        expected = self._find(lookup, feeds)
+        if expected is None:
+            return None
+        if expected.request is not None and expected.request.exception() is None:
+            expected.replies = expected.request.result()
+        lag = step - expected.included
+        if expected.replies is None or lag > self.allowed():
+            return None
+        self.lag = lag
+        return expected
+
+    def _find(self, lookup: int, feeds: Sequence[Any]) -> Expected | None:
+        """What is expected of a lookup with these feeds; what was expected before it is dropped."""
+        with self._lock:
+            known = self._expected.get(lookup, ())
+            place = next((i for i, each in enumerate(known) if _same(each.feeds, feeds)), None)
+            if place is None:
+                return None
+            return [self._expected[lookup].popleft() for _ in range(place + 1)][-1]
+
+    def close(self) -> None:
+        """Ends the thread."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(cancel_futures=True)
+
+
+def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

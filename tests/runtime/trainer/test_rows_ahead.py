@@ -1,0 +1,86 @@
+"""Rows that are requested before the step that looks them up: when, and when they are too old to be used."""
+
+import numpy as np
+import pytest
+
+from refluid.runtime.trainer.packing import Message, Tensors
+from refluid.runtime.trainer.rows_ahead import Expected, RowsAhead
+
+REPLIES = {"s1": Tensors({"table": np.ones((2, 3))}, 7)}
+LOOKUP = 5
+
+
+def expected(feeds, ask=lambda: REPLIES):
+    numbers = {"s1": {"table": np.array([1, 4])}}
+    return Expected(feeds, {"table": np.array([1, 4])}, numbers, {"s1": 24}, ask, lambda replies: {})
+
+
+@pytest.fixture
+def ahead():
+    rows = RowsAhead()
+    yield rows
+    rows.close()
+
+
+def test_a_push_asks_for_rows_that_may_lack_no_step(ahead):
+    feeds = [object()]
+    ahead.expect(LOOKUP, expected(feeds), step=3)
+    messages, shared = ahead.share({"s1": Message({"g": np.zeros(2)}, ["w"], 8)})
+    assert list(messages["s1"].asked) == ["table"] and messages["s1"].reply_size == 32
+    assert list(messages["s1"].pushed) == ["g"]
+    ahead.receive(shared, REPLIES, included=4)
+    assert ahead.share(messages)[1] == []
+    assert ahead.take(LOOKUP, feeds, step=4) is shared[0]
+    assert ahead.lag == 0
+    assert ahead.take(LOOKUP, feeds, step=4) is None
+
+
+def test_rows_of_a_server_that_is_not_pushed_to_are_not_shared(ahead):
+    ahead.expect(LOOKUP, expected([object()]), step=3)
+    assert ahead.share({"s2": Message({})}) == ({"s2": Message({})}, [])
+
+
+def test_rows_are_requested_at_once_where_they_may_lack_a_step(ahead):
+    ahead.allowed, ahead.outstanding = lambda: 2, lambda: 1
+    feeds = [object()]
+    ahead.expect(LOOKUP, expected(feeds), step=3)
+    assert ahead.share({"s1": Message({})})[1] == []
+    found = ahead.take(LOOKUP, feeds, step=4)
+    assert found is not None and found.replies is REPLIES
+    assert ahead.lag == 2  # the step that was not applied yet, and the one that was computed meanwhile
+
+
+def test_as_many_steps_as_are_allowed_may_be_outstanding_but_none_more(ahead):
+    ahead.allowed, ahead.outstanding = lambda: 2, lambda: 2
+    ahead.expect(LOOKUP, expected([object()], ask=lambda: pytest.fail("too early")), step=3)
+    assert len(ahead.share({"s1": Message({})})[1]) == 1
+
+
+def test_rows_that_lack_too_many_steps_by_now_are_not_used(ahead):
+    allowed = [2]
+    ahead.allowed = lambda: allowed[0]
+    feeds = [object()]
+    ahead.expect(LOOKUP, expected(feeds), step=3)
+    allowed[0] = 0
+    assert ahead.take(LOOKUP, feeds, step=4) is None
+    assert ahead.lag == 0
+
+
+def test_other_feeds_than_expected_are_looked_up_anew(ahead):
+    following = [object()]
+    ahead.expect(LOOKUP, expected(following), step=3)
+    shared = ahead.share({"s1": Message({})})[1]
+    assert ahead.take(LOOKUP, [object()], step=3) is None  # the step before has not run yet
+    ahead.receive(shared, REPLIES, included=4)
+    assert ahead.take(LOOKUP, following, step=4) is shared[0]
+
+
+def test_a_request_that_fails_is_made_again_by_the_step(ahead):
+    ahead.allowed = lambda: 1
+
+    def fail():
+        raise ConnectionError
+
+    feeds = [object()]
+    ahead.expect(LOOKUP, expected(feeds, fail), step=3)
+    assert ahead.take(LOOKUP, feeds, step=4) is None
