@@ -20,7 +20,7 @@ import numpy as np
 from refluid import backend, compilation, flags, profiling
 from refluid.dataset_runs import Reports, run_dataset, without_training
 from refluid.errors import FeedError, OpError, PaddingWarning, UninitializedError
-from refluid.feeding import check_feed, plain_value, read_feed, signature, with_feed_hint
+from refluid.feeding import check_feed, plain_feed, read_feed, signature, with_feed_hint
 from refluid.fetching import as_numpy, as_tensor, check_fetches, copied, fetch_names
 from refluid.ir.block import Block
 from refluid.ir.program import Program, default_main_program
@@ -109,8 +109,9 @@ class Executor:
     def _run(
         self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, call: Any
     ) -> list[Any]:
-        if isinstance(feed, list | tuple):  # of a DataLoader: one feed per place
-            return self.run(program, _only_feed(feed), fetch_list, scope=scope, return_numpy=return_numpy)
+        plainer = plain_feed(feed)
+        if plainer is not None:
+            return self.run(program, plainer, fetch_list, scope=scope, return_numpy=return_numpy)
         reading = reading_of(program)
         if reading.makers:
             reading.prepare(scope)
@@ -315,15 +316,6 @@ def _program_of(program: Any) -> Program:
     if inner is None:
         raise TypeError(f"Executor.run takes a Program or a CompiledProgram, not {type(program).__name__}")
     return inner()
-
-
-def _only_feed(feeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The feed of a single place, in the form of the fast path: arrays instead of tensors without sequences."""
-    if len(feeds) != 1:
-        raise ValueError(f"this program runs at one place and takes one feed, not {len(feeds)}")
-    if not isinstance(feeds[0], Mapping):
-        raise TypeError(f"feed must be a dict of name to value, not {type(feeds[0]).__name__}")
-    return {name: plain_value(value) for name, value in feeds[0].items()}
 
 
 def _all_arrays(results: Sequence[Any]) -> bool:

@@ -25,8 +25,7 @@ def read_feed(
     program: Program, feed: Mapping[str, Any], target: Target, buckets: Buckets, exact: bool
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Names and values of a feed, no array on another device; sequences are padded to bucket sizes unless ``exact``."""
-    if not isinstance(feed, Mapping):
-        raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
+    _check_kind(feed)
     values = list(feed.values())
     tensors = {}
     for i, (name, value) in enumerate(feed.items()):
@@ -40,8 +39,26 @@ def read_feed(
     return tuple(feed), values
 
 
-def plain_value(value: Any) -> Any:
-    """The NumPy array of a tensor without sequences; any other value unchanged."""
+def _check_kind(feed: Any) -> None:
+    if not isinstance(feed, Mapping):
+        raise TypeError(f"feed must be a dict of name to value, not {type(feed).__name__}")
+
+
+def plain_feed(feed: Any) -> dict[str, Any] | None:
+    """The feed in a plainer form, if there is one: that of a single place, arrays for tensors without sequences."""
+    if isinstance(feed, list | tuple):  # of a DataLoader, one feed per place
+        if len(feed) != 1:
+            raise ValueError(f"this program runs at one place and takes one feed, not {len(feed)}")
+        _check_kind(feed[0])
+        return plain_feed(feed[0]) or feed[0]
+    if feed.__class__ is not dict:
+        return None
+    values = [_plain_value(value) for value in feed.values()]
+    changed = any(new is not old for new, old in zip(values, feed.values(), strict=True))
+    return dict(zip(feed, values, strict=True)) if changed else None
+
+
+def _plain_value(value: Any) -> Any:
     plain = value.__class__ is LoDTensor and not value._lod and value.value.__class__ is np.ndarray
     return value.value if plain else value
 

@@ -23,45 +23,57 @@ class Closed(Exception):
 
 
 class Channel:
-    """A queue of at most ``size`` items that either end can close."""
+    """A queue of at most ``size`` items that either end can close.
+
+    A producer that finds it full sleeps until it is half empty: waking a thread for every item costs more than most
+    items do.
+    """
 
     def __init__(self, size: int):
         self._size = max(1, size)
         self._items: deque[Any] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
         self._open = True
         self._error: BaseException | None = None
 
     def put(self, item: Any) -> None:
         """Adds an item, waiting for space; raises Closed if the consumer has closed the channel."""
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._items) < self._size or not self._open)
+        with self._lock:
+            while len(self._items) >= self._size and self._open:
+                self._emptied.wait()
             if not self._open:
                 raise Closed
             self._items.append(item)
-            self._changed.notify_all()
+            self._filled.notify()
 
     def finish(self, error: BaseException | None = None) -> None:
         """Marks the end of the items; the consumer then raises ``error``, if there is one."""
-        with self._changed:
+        with self._lock:
             if self._open:
                 self._open, self._error = False, error
-                self._changed.notify_all()
+                self._wake_all()
 
     def close(self) -> None:
         """Closes the channel from the consumer's side and drops the items in it."""
-        with self._changed:
+        with self._lock:
             self._open = False
             self._items.clear()
-            self._changed.notify_all()
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        self._filled.notify_all()
+        self._emptied.notify_all()
 
     def get(self, default: Any) -> Any:
         """Takes an item, waiting for one; at the end raises the producer's error or returns ``default``."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._items or not self._open)
+        with self._lock:
+            while not self._items and self._open:
+                self._filled.wait()
             if self._items:
                 item = self._items.popleft()
-                self._changed.notify_all()
+                if len(self._items) <= self._size // 2:
+                    self._emptied.notify_all()
                 return item
         if self._error is not None:
             raise self._error
