@@ -46,7 +46,7 @@ class DatasetBase:
     """What all datasets have: files, how to read them, and the variables that they fill."""
 
     _FEED = "MultiSlotDataFeed"  # real Fluid's class, which `desc` names
-    _DROPS_ZEROS = False
+    _READING: dict[str, Any] = {}  # options of `TextFiles`
 
     def __init__(self) -> None:
         self.proto_desc = new_desc()
@@ -146,9 +146,7 @@ class DatasetBase:
         if not self.filelist:
             raise RuntimeError(f"{self._name}.{caller}: call set_filelist(files) first: there are no files to read")
         skip = bool(read_flag("FLAGS_dataset_skip_malformed_lines"))
-        self._texts = TextFiles(
-            self._schema, self.proto_desc.pipe_command, skip_malformed=skip, drop_zeros=self._DROPS_ZEROS
-        )
+        self._texts = TextFiles(self._schema, self.proto_desc.pipe_command, skip_malformed=skip, **self._READING)
         return self._schema, self._texts, [self._path(file) for file in self.filelist]
 
     def _path(self, file: str) -> AnySource:
@@ -207,7 +205,7 @@ class InMemoryDataset(DatasetBase):
     """
 
     _FEED = "MultiSlotInMemoryDataFeed"
-    _DROPS_ZEROS = True
+    _READING = {"drop_zeros": True, "block_size": 32 << 20}
 
     def __init__(self) -> None:
         super().__init__()

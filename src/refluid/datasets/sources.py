@@ -19,7 +19,7 @@ import numpy as np
 from refluid.datasets.commands import CommandStream
 from refluid.files.storage import RemotePath
 
-_CHUNK_SIZE = 1 << 20
+_CHUNK_SIZE = 1 << 19
 _COMMAND_CHUNK_SIZE = 1 << 18  # smaller, because a slow command would let everyone wait for the first chunk
 _NEWLINE = 10
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from refluid.datasets.arena import Arena
 from refluid.datasets.records import Records
 from refluid.datasets.schema import Schema
 from refluid.errors import MalformedLineError
@@ -20,6 +21,7 @@ class TextParser:
     Args:
       skip_malformed: leave malformed lines out and count them, instead of raising.
       drop_zeros: leave zeros out of sequence slots, as real Fluid does with data in memory.
+      block_size: of the memory that records of several calls share; see `Arena`.
 
     Attributes:
       skipped: how many malformed lines were left out.
@@ -27,23 +29,32 @@ class TextParser:
       lines: how many lines were read.
     """
 
-    def __init__(self, schema: Schema, *, skip_malformed: bool = False, drop_zeros: bool = False):
+    def __init__(self, schema: Schema, *, skip_malformed: bool = False, drop_zeros: bool = False, block_size: int = 0):
         from refluid.datasets.kernels import text as kernel  # loads numba: slow
 
         self._kernel: Any = kernel
         self._schema = schema
         self._options = kernel.SKIP_MALFORMED * skip_malformed + kernel.DROP_ZEROS * drop_zeros
-        self._out, self._places = np.empty(0, np.uint8), np.empty(0, np.int64)
+        self._arena, self._places = Arena(schema, block_size), np.empty(0, np.int64)
         self._counts = np.empty(len(schema), np.int64)
         self._hard = np.empty((_HARD_NUMBERS, 3), np.int64)
         self.skipped = self.longer = self.lines = 0
 
     def parse(self, text: np.ndarray, file: str = "") -> Records:
         """The records of the next lines of a file: bytes, the last one a newline."""
-        self._reserve(len(text))
+        self.add(text, file)
+        return self.take()
+
+    def has_room(self, text: np.ndarray) -> bool:
+        """Whether `add` may be called before `take`."""
+        return self._arena.has_room(self._most_bytes(text))
+
+    def add(self, text: np.ndarray, file: str = "") -> None:
+        """Parses the next lines, and keeps their records until they are taken."""
         kernel, report = self._kernel, np.zeros(len(self._kernel.Report), np.int64)
-        begin, out = text.ctypes.data, self._out.ctypes.data
-        p, count = begin, 0
+        begin, p, out = text.ctypes.data, text.ctypes.data, self._arena.reserve(self._most_bytes(text))
+        self._reserve_places(text)
+        count = 0
         while p < begin + len(text):
             kernel.parse(
                 p, begin + len(text), out, self._schema.kinds, self._schema.widths, self._schema.dense,
@@ -61,25 +72,25 @@ class TextParser:
                     self._hard = np.empty((2 * len(self._hard), 3), np.int64)
             elif problem != kernel.FINE:
                 raise self._error(text, report, file, self.lines + 1)
-        return self._trimmed(count, out - self._out.ctypes.data)
+        self._arena.append(self._places[:count].copy(), out)
 
-    def _reserve(self, size: int) -> None:
-        """Provides space for any records that this much text may hold: an id takes 8 bytes, and two in the text."""
-        slots = len(self._schema)
-        if len(self._out) < 4 * size + slots + 16:
-            self._out = np.empty(4 * size + slots + 16, np.uint8)
-            self._places = np.empty(size // (4 * slots) + 2, np.int64)
+    def take(self) -> Records:
+        """The records of all lines that were added since the last time."""
+        return self._arena.take()
 
-    def _trimmed(self, count: int, size: int) -> Records:
-        block = self._out[:size].copy()
-        places = self._places[:count] + (block.ctypes.data - self._out.ctypes.data)
-        return Records(self._schema, places, (block,))
+    def _most_bytes(self, text: np.ndarray) -> int:
+        """The most that the records of some text take: an id takes 8 bytes, and 2 in the text."""
+        return 4 * len(text) + len(self._schema) + 16
+
+    def _reserve_places(self, text: np.ndarray) -> None:
+        most = len(text) // (4 * len(self._schema)) + 2  # "1 1 " for every slot
+        if len(self._places) < most:
+            self._places = np.empty(most, np.int64)
 
     def _read_hard_numbers(self, text: np.ndarray, count: int) -> None:
         for begin, end, place in self._hard[:count].tolist():
             word = bytes(text[begin - text.ctypes.data : end - text.ctypes.data]).decode()
-            start = place - self._out.ctypes.data
-            self._out[start : start + 4] = np.frombuffer(_read_float32(word).tobytes(), np.uint8)
+            self._arena.write(place, _read_float32(word).tobytes())
 
     def _error(self, text: np.ndarray, report: np.ndarray, file: str, line: int) -> MalformedLineError:
         kernel = self._kernel

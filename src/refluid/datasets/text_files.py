@@ -23,19 +23,17 @@ class TextFiles:
     """Reads MultiSlot files, in any number of threads.
 
     Args:
-      skip_malformed, drop_zeros: as for `TextParser`.
+      skip_malformed, drop_zeros, block_size: as for `TextParser`. With a block size, records come in blocks of about
+        this size, otherwise as they are read.
 
     Attributes:
       skipped: how many malformed lines were skipped so far.
     """
 
-    def __init__(
-        self, schema: Schema, pipe_command: str = "cat", *, skip_malformed: bool = False, drop_zeros: bool = False
-    ):
-        self._schema, self._pipe_command = schema, pipe_command
-        self._options = {"skip_malformed": skip_malformed, "drop_zeros": drop_zeros}
+    def __init__(self, schema: Schema, pipe_command: str = "cat", **options: Any):
+        self._schema, self._pipe_command, self._options = schema, pipe_command, options
         self._lock, self._warned = threading.Lock(), False
-        self._columns = parquet.ColumnFiles(schema, drop_zeros=drop_zeros)
+        self._columns = parquet.ColumnFiles(schema, drop_zeros=options.get("drop_zeros", False))
         self.skipped = 0
 
     def read(self, path: AnySource, opened: Callable[[Any], None], meter: Meter) -> Generator[Records]:
@@ -43,7 +41,7 @@ class TextFiles:
         if parquet.is_columnar(path) and is_plain(self._pipe_command):
             yield from self._columns.read(path, meter)
             return
-        parser = TextParser(self._schema, **self._options)
+        parser, in_blocks = TextParser(self._schema, **self._options), "block_size" in self._options
         with closing(open_stream(path, self._pipe_command)) as stream:
             opened(stream)
             chunks = read_chunks(stream)
@@ -51,11 +49,16 @@ class TextFiles:
                 with meter.timing("read"):
                     text = next(chunks, None)
                 if text is None:
-                    return
+                    break
+                if not parser.has_room(text):
+                    yield parser.take()
                 with meter.timing("parse"):
-                    records = parser.parse(text, str(path))
+                    parser.add(text, str(path))
                 self._note(parser, path)
-                yield records
+                if not in_blocks:
+                    yield parser.take()
+        if in_blocks:
+            yield parser.take()
 
     def _note(self, parser: TextParser, path: AnySource) -> None:
         with self._lock:
