@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from refluid.dataset_runs import batches_of
 from refluid.run_reports import described
 
 
@@ -322,5 +321,14 @@ def test_an_error_in_a_file_names_the_line(files):
 def test_a_loader_gets_a_feed_for_each_place(files, places, drop_last, sizes):
     dataset = queue(files)
     dataset.set_batch_size(6)
-    found = batches_of(dataset, fluid.cpu_places(places), drop_last)
-    assert [[len(feed["y"]) for feed in group] for group in found] == sizes
+    loader = fluid.io.DataLoader.from_dataset(dataset, fluid.cpu_places(places), drop_last)
+    for found in (loader, loader()):  # every loop is a pass
+        assert [[len(feed["y"]) for feed in group] for group in found] == sizes
+
+
+def test_the_feeds_of_a_loader_train_like_the_dataset_itself(files):
+    passed, fed = Model(), Model()
+    passed.train(queue(files))
+    for feed in fluid.io.DataLoader.from_dataset(queue(files), fluid.CPUPlace(), drop_last=False):
+        fed.exe.run(fed.main, feed=feed, scope=fed.scope)
+    np.testing.assert_array_equal(passed.parameter(), fed.parameter())

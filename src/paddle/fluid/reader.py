@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import ref
 
 from paddle.fluid.data_feeder import as_tensor, slot_of
 from paddle.fluid.layers.io import append_reader
+from refluid.dataset_runs import batches_of, check_dataset
 from refluid.ir import Variable, default_main_program
 from refluid.ir.unique_name import UniqueNameGenerator
 from refluid.places import Place
@@ -24,7 +25,7 @@ _name = UniqueNameGenerator()
 
 
 class DataLoader:
-    """Creates loaders: ``DataLoader.from_generator`` reads a Python generator."""
+    """Creates loaders: `from_generator` reads a Python generator, `from_dataset` a Dataset."""
 
     @staticmethod
     def from_generator(
@@ -62,6 +63,34 @@ class DataLoader:
             use_multiprocess=use_multiprocess,
             drop_last=drop_last,
         )
+
+    @staticmethod
+    def from_dataset(dataset: Any, places: Any, drop_last: bool = True) -> DatasetLoader:
+        """Creates a loader of the batches of a dataset, for training loops that call `Executor.run` themselves.
+
+        >>> for data in fluid.io.DataLoader.from_dataset(dataset, fluid.cpu_places(1)):
+        ...     exe.run(program, feed=data, fetch_list=[loss])
+
+        Args:
+          dataset: made by `fluid.DatasetFactory`; it reads and parses in threads, ahead of training.
+          places: a place or a list of them; the loader yields a list with one feed for each.
+          drop_last: drop a last batch that is smaller, and the last feeds if there are fewer of them than places.
+        """
+        return DatasetLoader(dataset, places, drop_last)
+
+
+class DatasetLoader:
+    """A loader of what a dataset holds; every loop is a pass. A pass that is left early stops reading."""
+
+    def __init__(self, dataset: Any, places: Any, drop_last: bool):
+        check_dataset(dataset)
+        self._dataset, self._places, self._drop_last = dataset, places, drop_last
+
+    def __iter__(self) -> Iterator[list[dict[str, Any]]]:
+        return batches_of(self._dataset, self._places, self._drop_last)
+
+    def __call__(self) -> Iterator[list[dict[str, Any]]]:
+        return iter(self)
 
 
 class GeneratorLoader:
