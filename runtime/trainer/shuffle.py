@@ -105,7 +105,7 @@ class _Shuffle:
     def _send_all(self, blocks: Iterable[Block], seed: int, shuffle: int) -> None:
         group, first = self._group, 0
         for block in blocks:
-            to = destinations(seed, shuffle, group.trainer, first, len(block), group.trainers)
+            to = destinations(seed, group.trainer, first, len(block), group.trainers)
             size = chunk_size(block, self._chunk_records)
             for other in range(group.trainers):
                 chosen = np.flatnonzero(to == other)
@@ -148,10 +148,10 @@ class _Shuffle:
                 raise PeerError(group.trainer, other, group.endpoints[other], problem)
 
 
-def destinations(seed: int, shuffle: int, trainer: int, first: int, count: int, trainers: int) -> np.ndarray:
+def destinations(seed: int, trainer: int, first: int, count: int, trainers: int) -> np.ndarray:
     """The trainers that records ``first`` to ``first + count`` of a trainer go to, drawn by splitmix64."""
     start = np.uint64(0)
-    for part in (seed, shuffle, trainer):
+    for part in (seed, trainer):
         start = _mixed(start ^ np.uint64(part & 0xFFFFFFFFFFFFFFFF))
     index = np.arange(first, first + count, dtype=np.uint64)
     return (_mixed(start + index * _MIX[0]) % np.uint64(trainers)).astype(np.int64)

@@ -157,6 +157,7 @@ class _Pass:
     ):
         self._executor, self._program, self._scope = executor, program, scope
         self._call, self._dataset, self._threads, self._reports = call, dataset, threads, reports
+        self._position = getattr(dataset, "position", None)
         self._log = Log("dataset")
         self._progress = Progress(call, self._log)
         self._forms: dict[StepKey, _Form] = {}
@@ -207,17 +208,23 @@ class _Pass:
                 meter.add("exchange", exchanged)
             is_new = self._executor.compilations > compiled
             meter.add("compile" if is_new else "compute", began - ready - exchanged)
+            if self._position is not None:
+                self._position.took()
             progress.stepped(_samples(batch.feed))
             if batch.number % reports.period == 0:
                 self._print()
             if reports.debug:
                 progress.debug()
+        if self._position is not None:
+            self._position.ended()
 
     # Batches, ahead of the steps
 
     def _batches(self) -> Generator[_Batch]:
         waiting = self._waiting
-        feeds = self._dataset.feeds(self._threads or None, self._progress.meter)
+        # Batches count when they were trained on, not when they are read ahead.
+        options = {} if self._position is None else {"counted": False}
+        feeds = self._dataset.feeds(self._threads or None, self._progress.meter, **options)
         with closing(feeds), ThreadPoolExecutor(1, "refluid: prepare") as worker:
             for number, feed in enumerate(feeds, 1):
                 waiting.append(worker.submit(self._prepare, number, feed))

@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from threading import Thread
 from typing import Any
 
-from paddle.fluid.incubate.fleet.base.trainer_group import group_of, sum_over_workers
+from paddle.fluid.incubate.fleet.base.trainer_group import exchange, group_of, sum_over_workers
 from refluid.datasets import in_memory
 from refluid.datasets.feed_desc import desc_text, new_desc
 from refluid.datasets.feeds import Feed, chunks_of, feeds_of
@@ -26,9 +27,11 @@ from refluid.datasets.streams import RecordStream
 from refluid.datasets.text_files import TextFiles
 from refluid.files.storage import at
 from refluid.flags import read_flag
+from refluid.readers.position import Position
 
 __all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
 
+_LOCAL, _GLOBAL = "local", "global"  # kinds of shuffles
 _SEND_BATCH_SIZE = 1024  # samples in a message of a global shuffle
 
 
@@ -57,6 +60,8 @@ class DatasetBase:
         self._remote: Callable[[str], AnySource] | None = None
         self._download_command = ""
         self._texts: TextFiles | None = None
+        self.position = Position()
+        self._saved: Mapping[str, Any] = {}  # the order of batches when the position was saved
 
     def set_pipe_command(self, pipe_command: str) -> None:
         """Sets the shell command that turns each file, its stdin, into MultiSlot lines; "cat" by default."""
@@ -115,7 +120,13 @@ class DatasetBase:
         return 0 if self._texts is None else self._texts.skipped
 
     def feeds(
-        self, threads: int | None = None, meter: Meter | None = None, *, skip: int = 0, drop_last: bool = False
+        self,
+        threads: int | None = None,
+        meter: Meter | None = None,
+        *,
+        skip: int = 0,
+        drop_last: bool = False,
+        counted: bool = True,
     ) -> Generator[Feed]:
         """Generates the batches of one pass: dicts of variable name to array, or to LoDTensor where there is a LoD.
 
@@ -126,8 +137,52 @@ class DatasetBase:
           meter: receives the seconds of the stages "read", "parse" and "batch".
           skip: how many batches to leave out at the beginning.
           drop_last: whether to leave out a last batch that is smaller.
+          counted: whether batches count as taken when they are generated; otherwise the caller tells ``position``.
         """
+        self._prepare()
+        skip += self.position.begin()
+        self._check_order(skip)
+        feeds = self._feeds(threads, meter or Meter(), skip, drop_last)
+        return self._counted(feeds) if counted else feeds
+
+    def _feeds(self, threads: int | None, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
         raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Gets the samples into the order in which they were when the position was saved."""
+
+    def _counted(self, feeds: Generator[Feed]) -> Generator[Feed]:
+        with closing(feeds):
+            for feed in feeds:
+                self.position.took()
+                yield feed
+        self.position.ended()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns how far this dataset was read, as JSON: its pass, and how many of its batches were taken.
+
+        Save it with the parameters. A run that is resumed gives it to `load_state_dict`, then loads and shuffles as it
+        always does. Its first pass continues with the next batch, and shuffles are repeated as they were.
+        """
+        return {**self.position.state_dict(), "order": self._order()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next pass continue where `state_dict` was called; call it before samples are shuffled."""
+        self.position.load_state_dict(state)
+        self._saved = dict(state.get("order", {}))
+
+    def _order(self) -> dict[str, Any]:
+        """What the order of batches depends on, beside the files."""
+        return {"batch_size": self._batch_size, "threads": self.thread_num}
+
+    def _check_order(self, skip: int) -> None:
+        saved, self._saved = self._saved, {}
+        for name, value in self._order().items():
+            if skip and name in saved and saved[name] != value:
+                raise ValueError(
+                    f"{self._name}: {skip} batches are to be left out, but the order of batches has changed since this "
+                    f"position was saved: {name} was {saved[name]}, and is {value}"
+                )
 
     @property
     def _name(self) -> str:
@@ -181,13 +236,9 @@ class QueueDataset(DatasetBase):
             f"{self._name} does not support global shuffle, please use InMemoryDataset for global_shuffle"
         )
 
-    def feeds(
-        self, threads: int | None = None, meter: Meter | None = None, *, skip: int = 0, drop_last: bool = False
-    ) -> Generator[Feed]:
-        """Generates the batches of one pass over the files; see `DatasetBase.feeds`."""
+    def _feeds(self, threads: int | None, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
         _, texts, files = self._read_by("feeds")
-        meter, threads = meter or Meter(), threads or self.thread_num
-        stream = RecordStream(files, threads, partial(texts.read, meter=meter))
+        stream = RecordStream(files, threads or self.thread_num, partial(texts.read, meter=meter))
         return feeds_of(stream, self._batch_size, 1, meter, skip=skip, drop_last=drop_last, close=stream.close)
 
 
@@ -214,6 +265,8 @@ class InMemoryDataset(DatasetBase):
         self.fleet_send_sleep_seconds: int | None = None
         self._records: Records | None = None
         self._shuffled = 0
+        self._shuffles: list[tuple[str, int]] = []  # what was done to the samples since they were loaded: kind and seed
+        self._to_repeat: list[tuple[str, int]] = []  # what was done to them when the position was saved
         self._before_slots_shuffle: Records | None = None
         self._preload: Future[Records] | None = None
         self.fea_eval = False
@@ -259,7 +312,9 @@ class InMemoryDataset(DatasetBase):
 
     def local_shuffle(self) -> None:
         """Shuffles the samples in memory; the order follows NumPy's global seed."""
-        self._records = in_memory.shuffle(self._loaded("local_shuffle"))
+        self._loaded("local_shuffle")
+        for kind, seed in self._due(_LOCAL):
+            self._shuffle(kind, seed)
 
     def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
         """Distributes the samples of all trainers among them at random, and shuffles them.
@@ -270,14 +325,50 @@ class InMemoryDataset(DatasetBase):
           fleet: the fleet of the trainers; without it, or with one trainer, samples stay here.
           thread_num: how many messages to other trainers are on their way at once.
         """
-        records = self._loaded("global_shuffle")
+        self._loaded("global_shuffle")
         group = group_of(fleet)
-        if group is not None:
-            blocks, self._records = in_memory.give_away(records), None
+        for kind, seed in self._due(_GLOBAL):
+            self._shuffle(kind, seed, group, thread_num)
+        self._shuffled = len(self._loaded("global_shuffle"))
+
+    def _due(self, kind: str) -> list[tuple[str, int]]:
+        """The shuffles to carry out when one of a kind is asked for: a new one, or those of a saved position."""
+        last = max((i for i, (each, _) in enumerate(self._to_repeat) if each == kind), default=None)
+        if last is None:
+            self._prepare()
+            return [(kind, in_memory.new_seed())]
+        due, self._to_repeat = self._to_repeat[: last + 1], self._to_repeat[last + 1 :]
+        return due
+
+    def _prepare(self) -> None:
+        due, self._to_repeat = self._to_repeat, []
+        for kind, seed in due:
+            if kind == _GLOBAL:
+                raise RuntimeError(
+                    f"{self._name}: samples were distributed by global_shuffle when this position was saved; "
+                    "call global_shuffle(fleet) before they are read"
+                )
+            self._shuffle(kind, seed)
+
+    def _shuffle(self, kind: str, seed: int, group: Any = None, threads: int = 1) -> None:
+        records = self._loaded("local_shuffle")
+        if kind == _GLOBAL and group is not None:
+            blocks, schema = in_memory.give_away(records), records.schema
+            self._records = self._before_slots_shuffle = None
             del records  # the blocks are freed as they are sent
-            records = self._exchange(group, blocks, thread_num)
-        self._records = in_memory.shuffle(records)
-        self._shuffled = len(self._records)
+            records = exchange(group, blocks, schema, seed, self.fleet_send_batch_size or _SEND_BATCH_SIZE, threads)
+        self._records = in_memory.shuffle(records, seed)
+        self._shuffles.append((kind, seed))
+
+    def _order(self) -> dict[str, Any]:
+        return {**super()._order(), "shuffles": [list(each) for each in self._shuffles]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next pass continue where `state_dict` was called; call it before samples are shuffled."""
+        if self._shuffles:
+            raise RuntimeError(f"{self._name}.load_state_dict: the samples are shuffled already; call it before")
+        super().load_state_dict(state)
+        self._to_repeat = [(str(kind), int(seed)) for kind, seed in self._saved.get("shuffles", [])]
 
     def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
         """Allows `slots_shuffle`, with which the importance of a slot is measured.
@@ -300,25 +391,10 @@ class InMemoryDataset(DatasetBase):
             self._before_slots_shuffle = records
         self._records = in_memory.shuffle_slots(self._before_slots_shuffle, slots)
 
-    def _exchange(self, group: Any, blocks: Iterator[Records], threads: int) -> Records:
-        from refluid.runtime.trainer.shuffle import shuffle_records  # gRPC is loaded with it
-
-        assert self._schema is not None
-        chunks = shuffle_records(
-            group,
-            blocks,
-            form=", ".join(map(str, self._schema.slots)),
-            seed=in_memory.seed(),
-            chunk_records=self.fleet_send_batch_size or _SEND_BATCH_SIZE,
-            threads=threads,
-        )
-        parts = [Records.of_bytes(self._schema, chunk.data, chunk.count) for chunk in chunks]
-        return Records.join(self._schema, parts)
-
     def release_memory(self) -> None:
         """Drops the samples in memory."""
         self._before_slots_shuffle = None
-        self._records, self._shuffled = None, 0
+        self._records, self._shuffled, self._shuffles = None, 0, []
 
     def get_memory_data_size(self, fleet: Any = None) -> int:
         """Returns the number of samples in memory; with a fleet, of all its trainers, which must all call it."""
@@ -328,12 +404,8 @@ class InMemoryDataset(DatasetBase):
         """Returns the number of samples in memory after `global_shuffle`, 0 before it; with a fleet, as above."""
         return sum_over_workers(fleet, "get_shuffle_data_size", self._shuffled)
 
-    def feeds(
-        self, threads: int | None = None, meter: Meter | None = None, *, skip: int = 0, drop_last: bool = False
-    ) -> Generator[Feed]:
-        """Generates the batches of one pass over the samples in memory; see `DatasetBase.feeds`."""
+    def _feeds(self, threads: int | None, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
         chunks = chunks_of(self._loaded("feeds"))
-        meter = meter or Meter()
         return feeds_of(chunks, self._batch_size, threads or self.thread_num, meter, skip=skip, drop_last=drop_last)
 
     def _loader(self, caller: str, threads: int | None) -> Callable[[], Records]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -13,6 +13,7 @@ from refluid.ir import Variable, default_main_program
 from refluid.ir.unique_name import UniqueNameGenerator
 from refluid.places import Place
 from refluid.readers.passes import Pass
+from refluid.readers.position import Position
 from refluid.readers.queued import QueueReader
 from refluid.readers.reader import Batch
 from refluid.readers.sources import Batches, Source
@@ -120,9 +121,11 @@ class GeneratorLoader:
         self._places = 1
         self._last_pass: ref[Pass] | None = None
         self._queue: QueueReader | None = None
+        self._position = Position()
         if not iterable:
             self._queue = append_reader(feed_list, self._capacity, use_double_buffer, _name)
             self._queue.in_worker = use_multiprocess
+            self._position = self._queue.position
 
     @property
     def iterable(self) -> bool:
@@ -171,6 +174,7 @@ class GeneratorLoader:
         begun = Pass(
             self._source,
             self._capacity,
+            self._position,
             group=self._places,
             drop_last=self._drop_last,
             in_worker=self._in_worker,
@@ -202,6 +206,19 @@ class GeneratorLoader:
     def reset(self) -> None:
         """Ends a pass of a loader that is not iterable, at its end or before."""
         self._reader("reset").reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position of this loader, as JSON: its pass and how many batches of it were taken.
+
+        Save it with the parameters, after the step that used the last batch. After `load_state_dict`, the next pass
+        begins with the batch that follows. The generator runs again from the beginning of the pass, with the random
+        state of `random` and `numpy.random` that it had; what it yields for batches that were taken is left out.
+        """
+        return self._position.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next pass continue where `state_dict` was called."""
+        self._position.load_state_dict(state)
 
     def _reader(self, method: str) -> QueueReader:
         if self._queue is None:
@@ -266,6 +283,14 @@ class PyReader:
     def reset(self) -> None:
         """Ends a pass of a reader that is not iterable, at its end or before."""
         self._loader.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position of this reader, as JSON: its pass and how many batches of it were taken."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next pass continue where `state_dict` was called."""
+        self._loader.load_state_dict(state)
 
 
 def _count(places: Any) -> int:

@@ -18,12 +18,8 @@ from refluid.files import checkpoints
 from refluid.files.storage import at
 from refluid.ir import Program, Variable, program_guard, unique_name
 from refluid.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
-from refluid.random_state import (
-    host_random_state,
-    program_random_state,
-    restore_host_random_state,
-    restore_program_random_state,
-)
+from refluid.random_state import program_random_state, restore_program_random_state
+from refluid.readers.position import random_state, restore_random_state
 from refluid.scope import Scope, scope_guard
 
 __all__ = ["BeginEpochEvent", "BeginStepEvent", "CheckpointConfig", "EndEpochEvent", "EndStepEvent", "Trainer"]
@@ -203,8 +199,8 @@ class Trainer:
     ) -> None:
         handle(BeginEpochEvent(epoch))
         if resume:  # so that the reader shuffles as it did before
-            restore_host_random_state(resume["reader"])
-        readers_state = host_random_state()
+            restore_random_state(resume["reader"])
+        readers_state = random_state()
         program: Any = self.train_program
         if self.parallel:
             program = CompiledProgram(program).with_data_parallel(loss_name=self.train_func_outputs[0].name)

@@ -25,10 +25,10 @@ def load(files: Sequence[AnySource], schema: Schema, texts: TextFiles, threads: 
         stream.close()
 
 
-def shuffle(records: Records) -> Records:
-    """The records in random order, which follows NumPy's global seed."""
+def shuffle(records: Records, seed: int | None = None) -> Records:
+    """The records in random order, which follows the seed, or NumPy's global one."""
     places = records.places.copy()
-    _generator().shuffle(places)
+    np.random.default_rng(new_seed() if seed is None else seed).shuffle(places)
     return Records(records.schema, places, records.blocks)
 
 
@@ -40,7 +40,9 @@ def shuffle_slots(records: Records, names: Sequence[str]) -> Records:
     chosen = np.array([slot.name in names for slot in records.schema.slots], np.int64)
     block = np.empty(kernels.measure(places, kinds, np.empty_like(places)), np.uint8)
     new_places = np.empty_like(places)
-    kernels.mix(places, _generator().permutation(places), kinds, chosen, block.ctypes.data, new_places)
+    kernels.mix(
+        places, np.random.default_rng(new_seed()).permutation(places), kinds, chosen, block.ctypes.data, new_places
+    )
     return Records(records.schema, new_places, (block,))
 
 
@@ -57,10 +59,6 @@ def give_away(records: Records) -> Iterator[Records]:
         yield Records(schema, places[first:last], (blocks.popleft(),))
 
 
-def seed() -> int:
+def new_seed() -> int:
     """A random number, which follows NumPy's global seed."""
     return int(np.random.randint(np.iinfo(np.int64).max))
-
-
-def _generator() -> np.random.Generator:
-    return np.random.default_rng(seed())

@@ -126,7 +126,7 @@ def _import_arrow(source: AnySource) -> Any:
         import pyarrow  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(
-            f"{source}: reading Parquet and Arrow files needs the package pyarrow: pip install pyarrow, or refluid with "
-            "its extra [parquet]"
+            f"{source}: reading Parquet and Arrow files needs the package pyarrow: pip install pyarrow, or refluid "
+            "with its extra [parquet]"
         ) from error
     return pyarrow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from refluid.readers.position import Position
 from refluid.readers.reader import Batch
 from refluid.readers.sources import Source
 from refluid.readers.workers import read_ahead_of
@@ -16,6 +17,7 @@ class Pass:
     It ends at the last batch, at an error, when it is closed, and when it is forgotten, as after a ``break``.
 
     Args:
+      position: where the pass begins; counts steps.
       group: how many batches make a step, one for each place.
       drop_last: drop the batches of a last step that are fewer.
       form: what to make of the batches of a step.
@@ -25,13 +27,15 @@ class Pass:
         self,
         source: Source,
         capacity: int,
+        position: Position,
         *,
         group: int,
         drop_last: bool,
         in_worker: bool,
         form: Callable[[Sequence[Batch]], Any],
     ):
-        self._ahead = read_ahead_of(source, capacity, in_worker=in_worker)
+        self._position = position
+        self._ahead = read_ahead_of(source, capacity, skip=group * position.begin(), in_worker=in_worker)
         self._group, self._drop_last, self._form = group, drop_last, form
         self._open = True
 
@@ -42,17 +46,22 @@ class Pass:
         if not self._open:
             raise StopIteration
         try:
-            return self._form(self._take())
+            batches = self._take()
+            if batches is None:
+                self._position.ended()
+                raise StopIteration
+            self._position.took()
+            return self._form(batches)
         except BaseException:  # StopIteration and KeyboardInterrupt as well
             self.close()
             raise
 
-    def _take(self) -> list[Batch]:
+    def _take(self) -> list[Batch] | None:
         batches = []
         while len(batches) < self._group and (batch := self._ahead.take(None)) is not None:
             batches.append(batch)
         if not batches or (self._drop_last and len(batches) < self._group):
-            raise StopIteration
+            return None
         return batches
 
     def close(self) -> None:

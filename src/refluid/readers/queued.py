@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from refluid.readers.making import makes
+from refluid.readers.position import Position
 from refluid.readers.reader import Batch, Reader, WrappingReader
 from refluid.readers.sources import Source
 from refluid.readers.threads import ReadAhead
@@ -23,9 +24,11 @@ class QueueReader(Reader):
             raise ValueError(f"the capacity of a reader must be at least 1, not {capacity}")
         self.capacity = int(capacity)
         self.source: Source | None = None
+        self.position = Position()
         self.in_worker = in_worker  # run the generator in a process of its own
         self._methods = methods
         self._ahead: ReadAhead | None = None
+        self._ended = False
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -34,7 +37,9 @@ class QueueReader(Reader):
                 raise RuntimeError(f"{self.name}: no generator is set; call {self._methods} before start()")
             if self._ahead is not None:
                 raise RuntimeError(f"{self.name}: start() was called before; call reset() to begin another pass")
-            self._ahead = read_ahead_of(self.source, self.capacity, in_worker=self.in_worker)
+            skip = self.position.begin()
+            self._ahead = read_ahead_of(self.source, self.capacity, skip=skip, in_worker=self.in_worker)
+            self._ended = False
 
     def reset(self) -> None:
         with self._lock:
@@ -47,7 +52,13 @@ class QueueReader(Reader):
         ahead = self._ahead
         if ahead is None:
             raise RuntimeError(f"{self.name}: call start() before running a program that reads from it")
-        return ahead.take(None)
+        batch = ahead.take(None)
+        if batch is not None:
+            self.position.took()
+        elif not self._ended:
+            self._ended = True
+            self.position.ended()
+        return batch
 
     def eof(self) -> bool:
         return self._ahead is None or self._ahead.ended()

@@ -17,7 +17,7 @@ from refluid.readers.batching import Slot
 from refluid.readers.reader import Batch
 from refluid.tensors import LoDTensor
 
-Source = Callable[[], Iterable[Batch]]
+Source = Callable[[int], Iterable[Batch]]  # begins a pass, and leaves out so many batches
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class Batches:
                 if len(batch) == batch_size or not drop_last:
                     yield batch
 
-        return lambda: map(self.of_list, lists())
+        return lambda skip: map(self.of_list, itertools.islice(lists(), skip, None))
 
     def of_sample_lists(self, generator: Any) -> Source:
         """Batches of a generator of lists of samples."""
         begin = passes(generator)
-        return lambda: map(self.of_list, begin())
+        return lambda skip: map(self.of_list, itertools.islice(begin(), skip, None))
 
     def of_batches(self, generator: Any) -> Source:
         """Batches of a generator of batches: one array or LoDTensor per slot, in order or by name."""
         begin = passes(generator)
-        return lambda: map(self._batch, begin())
+        return lambda skip: map(self._batch, itertools.islice(begin(), skip, None))
 
     def of_list(self, samples: Iterable[Any]) -> list[Any]:
         """The batch of these samples."""

@@ -9,7 +9,8 @@ import multiprocessing
 import pickle
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from refluid.readers.processes import start_forked
@@ -17,6 +18,7 @@ from refluid.readers.reader import Batch
 from refluid.readers.sources import Source
 from refluid.readers.threads import ReadAhead
 
+Begin = Callable[[], Iterable[Batch]]
 _BATCH, _END, _FAILURE = range(3)  # a worker sends (kind, payload)
 
 
@@ -30,7 +32,7 @@ class WorkerTraceback(Exception):
 class Worker:
     """A process that runs ``source``; iterating yields its batches."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Begin):
         fork = multiprocessing.get_context("fork")
         self._receiving, sending = fork.Pipe(duplex=False)
         self._process = fork.Process(target=_run, args=(source, self._receiving, sending), daemon=True)
@@ -70,7 +72,7 @@ class Worker:
 class WorkerAhead(ReadAhead):
     """Batches of a worker, which a thread receives up to ``size`` batches ahead."""
 
-    def __init__(self, source: Source, size: int):
+    def __init__(self, source: Begin, size: int):
         self._worker = worker = Worker(source)
         super().__init__(lambda: worker, size)
 
@@ -80,12 +82,13 @@ class WorkerAhead(ReadAhead):
         self._worker.close()
 
 
-def read_ahead_of(source: Source, size: int, *, in_worker: bool) -> ReadAhead:
-    """Begins a pass over ``source``, in a thread or in a worker process."""
-    return WorkerAhead(source, size) if in_worker else ReadAhead(source, size)
+def read_ahead_of(source: Source, size: int, *, skip: int = 0, in_worker: bool) -> ReadAhead:
+    """Begins a pass over ``source``, but for its first batches, in a thread or in a worker process."""
+    begin = partial(source, skip)
+    return WorkerAhead(begin, size) if in_worker else ReadAhead(begin, size)
 
 
-def _run(source: Source, receiving: Any, sending: Any) -> None:
+def _run(source: Begin, receiving: Any, sending: Any) -> None:
     """Runs in the child."""
     receiving.close()  # an open copy here would hide that the parent is gone
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the parent ends this one

@@ -129,7 +129,7 @@ def test_chunks_are_bounded_in_records_and_bytes(monkeypatch):
 
 
 def test_every_trainer_is_chosen_equally_often():
-    counts = np.bincount(destinations(seed=1, shuffle=2, trainer=0, first=0, count=30000, trainers=3))
+    counts = np.bincount(destinations(seed=1, trainer=0, first=0, count=30000, trainers=3))
     assert counts.min() > 9700 and len(counts) == 3
-    halves = [destinations(1, 2, 0, first, 100, 5) for first in (0, 100)]
-    assert np.array_equal(np.concatenate(halves), destinations(1, 2, 0, 0, 200, 5))
+    halves = [destinations(1, 0, first, 100, 5) for first in (0, 100)]
+    assert np.array_equal(np.concatenate(halves), destinations(1, 0, 0, 200, 5))

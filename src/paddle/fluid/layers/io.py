@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paddle.fluid.layer_helper import LayerHelper
@@ -96,6 +96,14 @@ class PyReaderVariable(ReaderVariable):
     def reset(self) -> None:
         """Ends a pass, at its end or before, so that another one can begin."""
         self.queue.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position of this reader, as JSON: its pass and how many batches of it were taken."""
+        return self.queue.position.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next pass continue where `state_dict` was called."""
+        self.queue.position.load_state_dict(state)
 
     def decorate_sample_list_generator(self, reader: Any, places: Any = None) -> None:
         """Sets the generator: a function that returns an iterable of lists of samples, or such an iterable."""

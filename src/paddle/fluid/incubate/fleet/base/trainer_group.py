@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from paddle.fluid.incubate.fleet.base.mpi_role_maker import MPIRoleMaker
+from refluid.datasets.records import Records
+from refluid.datasets.schema import Schema
 
 # Addresses at which trainers listen for each other, in their order, where they cannot find out by themselves.
 TRAINER_ENDPOINTS = "REFLUID_TRAINER_ENDPOINTS"
@@ -34,6 +36,17 @@ def sum_over_workers(fleet: Any, what: str, number: int) -> int:
     """The sum of all workers' numbers; all must call it."""
     group = group_of(fleet)
     return number if group is None else sum(int(text) for text in group.gather(what, str(number)))
+
+
+def exchange(
+    group: Any, blocks: Iterator[Records], schema: Schema, seed: int, batch_size: int, threads: int
+) -> Records:
+    """Sends every record to a random worker, ``batch_size`` at a time; returns those that this one was sent."""
+    from refluid.runtime.trainer.shuffle import shuffle_records  # gRPC is loaded with it
+
+    form = ", ".join(map(str, schema.slots))
+    chunks = shuffle_records(group, blocks, form, seed=seed, chunk_records=batch_size, threads=threads)
+    return Records.join(schema, [Records.of_bytes(schema, chunk.data, chunk.count) for chunk in chunks])
 
 
 def _open(fleet: Any) -> Any:
