@@ -4,6 +4,7 @@ Fluid numbers some names in the order of a set, which differs from run to run: t
 """
 
 import hashlib
+import inspect
 import itertools
 import json
 import re
@@ -132,3 +133,10 @@ def answer(case, datasets):
     text = json.dumps(samples, sort_keys=True)
     first = [s for s in samples[:2] if len(json.dumps(s)) < 500]
     return {"count": len(samples), "first": first, "md5": hashlib.md5(text.encode()).hexdigest()}
+
+
+def arguments(function):
+    """The names of a function's arguments, with the defaults that are numbers or strings."""
+    parameters = inspect.signature(function).parameters.values()
+    plain = (bool, int, float, str, type(None))
+    return [[p.name, repr(p.default) if isinstance(p.default, plain) else p.default is not p.empty] for p in parameters]

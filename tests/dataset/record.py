@@ -6,6 +6,7 @@
 The answers become golden.json. Real Fluid's checks of md5 sums are off: the files are not the original ones.
 """
 
+import functools
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ import sys
 import nltk
 
 import paddle.dataset as datasets
-from dataset.cases import CASES, answer
+from dataset.cases import CASES, answer, arguments
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -34,6 +35,17 @@ def use(home):
     datasets.movielens.MOVIE_INFO = datasets.uci_housing.UCI_TRAIN_DATA = None  # what it read from another home
 
 
+def signatures(name):
+    """The names and defaults of the arguments of each public function and class of a module."""
+    module = getattr(datasets, name)
+    found = {}
+    for what, value in vars(module).items():
+        is_own = getattr(value, "__module__", None) == module.__name__ or isinstance(value, functools.partial)
+        if is_own and callable(value) and not what.startswith("_") and what != "unittest":
+            found[what] = arguments(value)
+    return found
+
+
 def record(home):
     use(home)
     answers = {}
@@ -46,7 +58,10 @@ def record(home):
 
 
 if __name__ == "__main__":
-    golden = {name: record(os.path.join(sys.argv[1], name)) for name in ("synthetic", "irregular")}
+    homes = os.path.abspath(sys.argv[1])
+    os.chdir(homes)  # real Fluid draws pictures into the working directory
+    golden = {name: record(os.path.join(homes, name)) for name in ("synthetic", "irregular")}
+    golden["signatures"] = {name: signatures(name) for name in [*datasets.__all__, "common"]}
     with open(os.path.join(HERE, "golden.json"), "w") as file:
         json.dump(golden, file, indent=1, sort_keys=True)
         file.write("\n")

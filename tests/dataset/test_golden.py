@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import paddle.dataset as datasets
-from dataset.cases import CASES, answer
+from dataset.cases import CASES, answer, arguments
 
 pytest.importorskip("PIL")
 from dataset import homes
@@ -40,6 +40,16 @@ def test_irregular_files_are_read_as_by_fluid(case, irregular, monkeypatch):
         lambda url, module, md5, name=None: str(irregular / module / (name or url.split("/")[-1])),
     )
     assert answer(case, datasets) == GOLDEN["irregular"][case]
+
+
+# In Fluid, functions of any keywords.
+SPELLED_OUT = {("movielens", "train"), ("movielens", "test")}
+
+
+@pytest.mark.parametrize("module", GOLDEN["signatures"])
+def test_functions_have_the_arguments_of_fluid(module):
+    expected = {name: a for name, a in GOLDEN["signatures"][module].items() if (module, name) not in SPELLED_OUT}
+    assert {name: arguments(getattr(getattr(datasets, module), name)) for name in expected} == expected
 
 
 def test_every_case_was_recorded():

@@ -19,6 +19,7 @@ from refluid.readers.synthetic import ranking
 URL = "http://www.bigdatalab.ac.cn/benchmark/upload/download_source/7b6dbbe2-842c-11e4-a536-bcaec51b9163_MQ2007.rar"
 MD5 = "7be1640ae95c6408dab0ae7207bdc706"
 
+_TRAIN, _TEST = "MQ2007/MQ2007/Fold1/train.txt", "MQ2007/MQ2007/Fold1/test.txt"
 _FEATURES = 46
 
 
@@ -63,21 +64,22 @@ class QueryList:
         self.querylist.append(query)
 
 
-def train(format="pairwise", shuffle=False, fill_missing=-1):
+def train(*, filepath=_TRAIN, format="pairwise", shuffle=False, fill_missing=-1):
     """Yields the training samples of the first fold, without queries that have no relevant document.
 
     Args:
+      filepath: another file of the archive, such as one of its other four folds.
       format: "pairwise" for `gen_pair` and "listwise" for `gen_list` of each query; "pointwise" and "plain_txt" for the
         first sample of `gen_point` and of `gen_plain_txt`, that is, for the most relevant document of each query.
       shuffle: shuffle the queries, with Python's ``random``.
       fill_missing: the value of features that a line lacks.
     """
-    return _samples("train", format, shuffle, fill_missing)
+    return _samples(filepath, format, shuffle, fill_missing)
 
 
-def test(format="pairwise", shuffle=False, fill_missing=-1):
+def test(*, filepath=_TEST, format="pairwise", shuffle=False, fill_missing=-1):
     """Yields the test samples of the first fold; see `train`."""
-    return _samples("test", format, shuffle, fill_missing)
+    return _samples(filepath, format, shuffle, fill_missing)
 
 
 def gen_plain_txt(querylist):
@@ -116,21 +118,20 @@ def query_filter(querylists):
 
 def load_from_text(filepath, shuffle=False, fill_missing=-1):
     """Reads a LETOR file; returns a list of QueryLists. A relative path starts at `common.DATA_HOME`."""
-    return _load(os.path.join(common.DATA_HOME, filepath), shuffle, fill_missing)
+    return _load(_file(filepath), shuffle, fill_missing)
 
 
 def fetch():
     """Downloads and unpacks the archive; unpacking needs the package rarfile, and a program such as unrar."""
-    if not synthetic.wanted():
-        _unpacked("train")
+    _file(_TRAIN)
 
 
-def _samples(part, format, shuffle, fill_missing):
+def _samples(filepath, format, shuffle, fill_missing):
     firsts = {"plain_txt": gen_plain_txt, "pointwise": gen_point}
     alls = {"pairwise": gen_pair, "listwise": gen_list}
     if format not in {**firsts, **alls}:
         raise ValueError(f"mq2007: format must be one of {', '.join(sorted({**firsts, **alls}))}, not {format!r}")
-    source = ranking.letor(part) if synthetic.wanted() else _unpacked(part)
+    source = _file(filepath)
 
     def samples():
         for querylist in query_filter(_load(source, shuffle, fill_missing)):
@@ -179,12 +180,18 @@ def _parse(line, fill_missing, place):
         raise ValueError(f"{place}: expected {expected}, found {text.strip()[:60]!r} ({error})") from error
 
 
-def _unpacked(part):
-    folder = os.path.join(common.DATA_HOME, "MQ2007")
-    path = os.path.join(folder, "MQ2007", "Fold1", f"{part}.txt")
-    if os.path.exists(path):
-        return path
+def _file(filepath):
+    if synthetic.wanted() and filepath in (_TRAIN, _TEST):
+        return ranking.letor("train" if filepath == _TRAIN else "test")
+    path = os.path.join(common.DATA_HOME, filepath)
+    if not os.path.exists(path):
+        _unpack(path)
+    return path
+
+
+def _unpack(path):
     archive = common.download(URL, "MQ2007", MD5)
+    folder = os.path.dirname(archive)
     try:
         importlib.import_module("rarfile").RarFile(archive).extractall(folder)
     except Exception as error:
@@ -194,4 +201,3 @@ def _unpacked(part):
             f"  hint           unpack the archive in {folder} yourself (unrar x), or pip install rarfile and install "
             f"unrar, unar or bsdtar"
         ) from error
-    return path

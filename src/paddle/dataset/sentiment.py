@@ -63,6 +63,11 @@ def fetch():
     _archive()
 
 
+def download_data_if_not_yet():
+    """Downloads the corpus; the older name of `fetch`."""
+    fetch()
+
+
 def convert(path):
     """Writes all samples to recordio files in a folder."""
     common.convert(path, train, 1000, "sentiment_train")
