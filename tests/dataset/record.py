@@ -57,11 +57,19 @@ def record(home):
     return answers
 
 
+def by_line(golden):
+    """JSON with a case per line."""
+    parts = []
+    for part, cases in golden.items():
+        lines = ["  {}: {}".format(json.dumps(case), json.dumps(cases[case], sort_keys=True)) for case in sorted(cases)]
+        parts.append("{}: {{\n{}\n}}".format(json.dumps(part), ",\n".join(lines)))
+    return "{{{}}}\n".format(",\n".join(parts))
+
+
 if __name__ == "__main__":
     homes = os.path.abspath(sys.argv[1])
     os.chdir(homes)  # real Fluid draws pictures into the working directory
     golden = {name: record(os.path.join(homes, name)) for name in ("synthetic", "irregular")}
     golden["signatures"] = {name: signatures(name) for name in [*datasets.__all__, "common"]}
     with open(os.path.join(HERE, "golden.json"), "w") as file:
-        json.dump(golden, file, indent=1, sort_keys=True)
-        file.write("\n")
+        file.write(by_line(golden))
