@@ -81,8 +81,9 @@ class Channel:
 
     def ended(self) -> bool:
         """Whether `get` would return its default; waits for an item."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._items or not self._open)
+        with self._lock:
+            while not self._items and self._open:
+                self._filled.wait()
             return not self._items and self._error is None
 
     def __len__(self) -> int:
