@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from refluid import preprocessing  # noqa: F401 - registers its reader
+from refluid import (
+    preprocessing,  # noqa: F401 - registers its reader
+    profiling,
+)
 from refluid.errors import EOFException
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
@@ -59,7 +62,8 @@ def take_batches(ops: Sequence[Operator], scope: Scope) -> dict[str, Any]:
     for op in ops:
         (name,), names = op.input("Reader"), op.output("Out")
         reader = _reader_in(scope, name, op)
-        batch = reader.next()
+        with profiling.record("read batch"):
+            batch = reader.next()
         if batch is None:
             raise EOFException(
                 f"There is no next data: the pass of reader {name} has ended; "

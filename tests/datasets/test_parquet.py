@@ -197,5 +197,5 @@ def test_a_pipe_command_makes_text_of_any_file(tmp_path):
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "a.parquet").touch()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"a.parquet: reading .* needs pyarrow: pip install refluid\[parquet\]"):
+    with pytest.raises(ImportError, match=r"a.parquet: reading .* needs the package pyarrow: pip install pyarrow"):
         feeds([tmp_path / "a.parquet"])

@@ -306,3 +306,31 @@ def test_training_from_a_reader_equals_training_from_feeds():
                 feeds = map(feeder.feed, lists(3, 4)())
                 losses[kind] = [float(EXE.run(main, feed=feed, fetch_list=[loss])[0][0]) for feed in feeds]
     assert losses["read"] == [*losses["fed"], "end"]
+
+
+def test_a_saved_inference_model_has_no_readers(tmp_path):
+    x = fluid.data("x", [None, 3])
+    loader = fluid.io.DataLoader.from_generator([x], 2, iterable=False)
+    doubled = fluid.layers.scale(x, 2.0)
+    fluid.io.save_inference_model(str(tmp_path), ["x"], [doubled], EXE)
+    program, names, targets = fluid.io.load_inference_model(str(tmp_path), EXE)
+    assert not any(registry.handles_readers(op.type) for op in program.global_block().ops)
+    assert (EXE.run(program, feed={"x": BATCHES[1][0]}, fetch_list=targets)[0] == 2).all()
+    assert names == ["x"]
+    loader.reset()
+
+
+def test_a_parallel_executor_reads():
+    reader, mean = small_reader()
+    reader.start()
+    assert fluid.ParallelExecutor(use_cuda=False).run(fetch_list=[mean.name])[0] == [0]
+    reader.reset()
+
+
+def test_waiting_for_a_batch_shows_in_profiles(capsys):
+    reader, mean = small_reader()
+    reader.start()
+    with fluid.profiler.profiler("CPU"):
+        means(mean)
+    reader.reset()
+    assert "read batch" in capsys.readouterr().out

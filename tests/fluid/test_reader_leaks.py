@@ -4,6 +4,8 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -222,3 +224,20 @@ def test_after_a_program_that_nobody_holds(program_loader, in_process):
         assert step() == 0
     del loader, step
     gc.collect()
+
+
+def test_after_the_end_of_python():
+    script = """
+import paddle.fluid as fluid
+x = fluid.data("x", [None])
+passes = []
+for in_process in (False, True):
+    loader = fluid.io.DataLoader.from_generator([x], 2, use_multiprocess=in_process)
+    passes.append(iter(loader.set_batch_generator(lambda: iter(lambda: [[0.0]], None))))
+    next(passes[-1])
+read = fluid.io.DataLoader.from_generator([x], 2, iterable=False).set_batch_generator([[[0.0]]] * 9)
+read.start()
+print("begun")
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("begun\n", "")

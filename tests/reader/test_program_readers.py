@@ -83,7 +83,7 @@ def test_a_reset_ends_a_wait_for_a_batch():
     queue = QueueReader(1, "a method")
     waits, more = threading.Event(), threading.Event()
 
-    def waiting():
+    def waiting(skip):
         yield [np.zeros((1, 1))]
         waits.set()
         more.wait(10)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
+from weakref import finalize
 
 # A thread that is inside the user's reader when the consumer leaves stops as soon as the reader returns; the consumer
 # waits for it at most this long.
@@ -97,14 +98,22 @@ class Channel:
 class ReadAhead:
     """The items of ``source()``, which a thread reads up to ``size`` items ahead, from now on.
 
-    The thread ends when the items do, when this is closed, and when it is forgotten.
+    The thread ends when the items do, when this is closed or forgotten, and when Python exits.
+
+    Args:
+      before, after: called before and after the thread is waited for, when this ends.
     """
 
-    _closed = True  # until it has begun
-
-    def __init__(self, source: Callable[[], Iterable[Any]], size: int):
-        self._items, self._closed = Channel(size), False
-        self._thread = _start("read ahead", _fill, self._items, source)
+    def __init__(
+        self,
+        source: Callable[[], Iterable[Any]],
+        size: int,
+        before: Callable[[], None] | None = None,
+        after: Callable[[], None] | None = None,
+    ):
+        self._items = Channel(size)
+        thread = _start("read ahead", _fill, self._items, source)
+        self.close = finalize(self, _end, self._items, thread, before, after)
 
     def take(self, default: Any) -> Any:
         """Takes the next item; returns ``default`` at the end, or raises the source's error there."""
@@ -114,24 +123,23 @@ class ReadAhead:
         """Whether there is no further item; waits for one."""
         return self._items.ended()
 
-    def close(self) -> None:
-        """Drops what was read and waits for the thread, unless it is inside of the source for long."""
-        if not self._closed:
-            self._closed = True
-            self._items.close()
-            self._stop()
-
-    def _stop(self) -> None:
-        _join(self._thread)
-
     def __len__(self) -> int:
         return len(self._items)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items)
 
-    def __del__(self) -> None:
-        self.close()
+
+def _end(
+    items: Channel, thread: threading.Thread, before: Callable[[], None] | None, after: Callable[[], None] | None
+) -> None:
+    """Drops what was read and waits for the thread, unless it is inside of the source for long."""
+    items.close()
+    if before is not None:
+        before()
+    _join(thread)
+    if after is not None:
+        after()
 
 
 def read_ahead(source: Callable[[], Iterable[Any]], size: int) -> Iterator[Any]:

@@ -69,23 +69,14 @@ class Worker:
         return f"the worker process {self.pid} of a reader {how} before its last batch"
 
 
-class WorkerAhead(ReadAhead):
-    """Batches of a worker, which a thread receives up to ``size`` batches ahead."""
-
-    def __init__(self, source: Begin, size: int):
-        self._worker = worker = Worker(source)
-        super().__init__(lambda: worker, size)
-
-    def _stop(self) -> None:
-        self._worker.kill()  # or the thread would wait for its next batch
-        super()._stop()
-        self._worker.close()
-
-
 def read_ahead_of(source: Source, size: int, *, skip: int = 0, in_worker: bool) -> ReadAhead:
     """Begins a pass over ``source``, but for its first batches, in a thread or in a worker process."""
     begin = partial(source, skip)
-    return WorkerAhead(begin, size) if in_worker else ReadAhead(begin, size)
+    if not in_worker:
+        return ReadAhead(begin, size)
+    worker = Worker(begin)
+    # A thread that waits for the next batch stops when the process has ended.
+    return ReadAhead(lambda: worker, size, before=worker.kill, after=worker.close)
 
 
 def _run(source: Begin, receiving: Any, sending: Any) -> None:
