@@ -72,10 +72,11 @@ class Buckets:
         """Converts fed tensors to ragged values; ``exact`` keeps the numbers of rows and sequences as they are."""
         if exact:
             return {name: _ragged(tensor, {"longest": round_up(_longest(tensor))}) for name, tensor in tensors.items()}
-        needs = {(name, kind): size for name, tensor in tensors.items() for kind, size in _needs(tensor).items()}
+        by_feed = {name: _needs(tensor) for name, tensor in tensors.items()}
+        needs = {(name, kind): size for name, of_feed in by_feed.items() for kind, size in of_feed.items()}
         sizes = dict(zip(needs, self._sizes(needs), strict=True))
         return {
-            name: _ragged(tensor, {kind: sizes[name, kind] for kind in _needs(tensor)})
+            name: _ragged(tensor, {kind: sizes[name, kind] for kind in by_feed[name]})
             for name, tensor in tensors.items()
         }
 
