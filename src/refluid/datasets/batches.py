@@ -40,12 +40,12 @@ def feed_of(records: Records) -> dict[str, Any]:
     offsets = np.empty((len(schema), len(places) + 1), np.int64)
     values = np.empty(len(places), np.int64)
     kernels.count(places, schema.kinds, offsets, values)
-    arrays = _allocate([(slot.dtype, int(row[-1])) for slot, row in zip(schema.slots, offsets, strict=True)])
-    outs = np.array([array.ctypes.data for array in arrays], np.int64)
-    kernels.gather(places, values, schema.kinds, offsets, outs)
+    arrays, addresses = _allocate([slot.dtype for slot in schema.slots], offsets[:, -1].tolist())
+    kernels.gather(places, values, schema.kinds, offsets, addresses)
+    levels = offsets.astype(np.int32)  # as steps take them
     return {
-        slot.name: _dense(slot, array) if slot.dense else LoDTensor.of(array.reshape(-1, 1), (row,))
-        for slot, array, row in zip(schema.slots, arrays, offsets, strict=True)
+        slot.name: _dense(slot, array) if slot.dense else LoDTensor.of(array.reshape(-1, 1), (level,))
+        for slot, array, level in zip(schema.slots, arrays, levels, strict=True)
     }
 
 
@@ -58,15 +58,14 @@ def _dense(slot: Slot, array: np.ndarray) -> np.ndarray:
     )
 
 
-def _allocate(wanted: list[tuple[np.dtype, int]]) -> list[np.ndarray]:
-    """Aligned arrays of these dtypes and sizes, in one piece of memory."""
-    starts, total = [], _ALIGNMENT
-    for dtype, size in wanted:
-        starts.append(total)
-        total += -(-dtype.itemsize * size // _ALIGNMENT) * _ALIGNMENT
-    memory = np.empty(total, np.uint8)
-    first = -memory.ctypes.data % _ALIGNMENT - _ALIGNMENT
-    return [
-        memory[first + start : first + start + dtype.itemsize * size].view(dtype)
-        for start, (dtype, size) in zip(starts, wanted, strict=True)
+def _allocate(dtypes: list[np.dtype], sizes: list[int]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Aligned arrays of these dtypes and sizes, in one piece of memory, and their addresses."""
+    lengths = [dtype.itemsize * size for dtype, size in zip(dtypes, sizes, strict=True)]
+    starts = np.cumsum([0, *(-(-length // _ALIGNMENT) * _ALIGNMENT for length in lengths)])
+    memory = np.empty(int(starts[-1]) + _ALIGNMENT, np.uint8)
+    starts += -memory.ctypes.data % _ALIGNMENT
+    arrays = [
+        memory[start : start + length].view(dtype)
+        for start, length, dtype in zip(starts.tolist(), lengths, dtypes, strict=False)  # the last start is the end
     ]
+    return arrays, starts[:-1] + memory.ctypes.data
