@@ -6,6 +6,7 @@ Records lie at any address, so loads and stores assume no alignment.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.
 
 
 def kernel(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    """Compiles a function for one signature when its module is imported, or loads it from numba's cache."""
+    """A function compiled for one signature when it is first called, or loaded from numba's cache."""
 
-    def compile(function: Callable[..., Any]) -> Any:
+    def prepare(function: Callable[..., Any]) -> Any:
         function.__qualname__ += f".{_SOURCES}"
-        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+        compiled = cache(lambda: njit(signature, cache=True, nogil=True, error_model="numpy")(function))
+        return lambda *arguments: compiled()(*arguments)
 
-    return compile
+    return prepare
 
 
 def part(function: Any) -> Any:
