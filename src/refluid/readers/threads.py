@@ -85,6 +85,7 @@ class Channel:
         with self._lock:
             while not self._items and self._open:
                 self._filled.wait()
+            self._filled.notify()  # it may have been another thread that the item was for
             return not self._items and self._error is None
 
     def __len__(self) -> int:
