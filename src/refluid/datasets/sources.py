@@ -38,11 +38,11 @@ class Download:
 AnySource = Path | RemotePath | Download
 
 
-def open_stream(source: AnySource, pipe_command: str = "cat") -> Any:
-    """A stream of a file's text: decompressed if it ends with .gz, then piped through the command."""
+def open_stream(source: AnySource, pipe_command: str = "cat", *, gzipped: bool | None = None) -> Any:
+    """A stream of a file's text: decompressed if it is gzipped, as .gz files are, then piped through the command."""
     data = _open(source)
     try:
-        if source.name.endswith(".gz"):
+        if source.name.endswith(".gz") if gzipped is None else gzipped:
             data = _Decompressed(data)
         if is_plain(pipe_command):
             return data
