@@ -20,7 +20,7 @@ FILES = {
     f"files.{name}"
     for name in ("folder_locks", "raw", "remote_writing", "snappy_streams", "storage", "streams", "writing")
 }
-OPEN = {"backend", "errors", "faults", "flags", "log", "profiling", "tables", *FILES}
+OPEN = {"alignment", "backend", "errors", "faults", "flags", "log", "profiling", "tables", *FILES}
 # Where values live: named arrays, devices, files.
 STATE = {"refluid.places", "refluid.scope", "refluid.files.recordio", "refluid.files.tensors", "refluid.tensors"}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.alignment import aligned
 from refluid.backend import Device
-from refluid.lowering.staging import aligned
 from refluid.ops.core.values import SelectedRows
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.transport.wire import Rows, Value

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from refluid.alignment import ALIGNMENT, COPIED_AT_ONCE, phase_of
 from refluid.lowering.buckets import round_up
-from refluid.lowering.staging import ALIGNMENT, COPIED_AT_ONCE, phase_of
 from refluid.runtime.transport import protocol_pb2
 
 pb: Any = protocol_pb2  # generated: its names exist at run time only

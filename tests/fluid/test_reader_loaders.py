@@ -7,6 +7,7 @@ import pytest
 
 import paddle.fluid as fluid
 from golden.readers import arrays, described, lists, variables
+from refluid.alignment import phase_of
 
 EXE = fluid.Executor(fluid.CPUPlace())
 
@@ -56,6 +57,29 @@ class Loader:
 def test_a_loader_of_another_package_can_be_read():
     loader = loader_of().set_batch_generator(Loader())
     assert values(loader) == values(loader()) == [0, 1, 2]
+
+
+def test_a_generator_may_fill_the_same_array_for_every_batch():
+    def reusing():
+        batch = np.zeros((2, 3), "float32")
+        for i in range(6):
+            batch[:] = i
+            yield [batch]
+
+    assert values(loader_of().set_batch_generator(reusing)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_large_arrays_are_where_xla_reads_them_in_place():
+    x = fluid.data("x", [None, 300, 300])
+    pictures = [np.full((300, 300), i, dtype) for i, dtype in enumerate(("float32", "uint8"))]
+    loader = fluid.io.DataLoader.from_generator([x], 2)
+    loader.set_sample_list_generator([[(picture,) for picture in pictures]])
+    stacked = next(iter(loader))[0]["x"].value
+    assert stacked.dtype == np.float32 and (stacked == np.stack(pictures)).all()
+    loader.set_batch_generator([[np.stack(pictures)[:, ::-1]]])
+    copied = next(iter(loader))[0]["x"].value
+    assert (copied == np.stack(pictures)).all() and copied.flags.c_contiguous
+    assert phase_of(stacked) == phase_of(copied) == 0
 
 
 def test_an_iterator_can_be_read_once():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from refluid.lowering.staging import Shifted, Staging, aligned, phase_of
+from refluid.alignment import aligned, phase_of
+from refluid.lowering.staging import Shifted, Staging
 
 SHAPE = (200, 200)  # large enough for XLA to copy it on another thread
 

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-_ALIGNMENT = 64  # the alignment JAX needs to use an array in place
+from refluid.alignment import aligned
 
 
 def left(stream: BinaryIO) -> int:
@@ -24,9 +24,7 @@ def read_aligned(stream: BinaryIO, size: int) -> np.ndarray:
     Raises:
       EOFError: the stream ends earlier.
     """
-    room = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % _ALIGNMENT
-    array = room[start : start + size]
+    array = aligned((size,), np.dtype(np.uint8))
     view, done = array.data, 0
     while done < size:
         count = stream.readinto(view[done:])  # pyright: ignore[reportAttributeAccessIssue] - every real stream has it

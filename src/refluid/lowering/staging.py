@@ -18,10 +18,8 @@ import jax
 import numpy as np
 from jax import lax
 
+from refluid.alignment import COPIED_AT_ONCE, address_of, aligned, aligned_copy, phase_of
 from refluid.ops.core.values import Ragged
-
-ALIGNMENT = 64
-COPIED_AT_ONCE = 100_000  # bytes; XLA copies smaller arrays without a thread
 
 
 class Staging(threading.local):
@@ -58,9 +56,7 @@ def readable_in_place(values: Sequence[Any]) -> list[Any]:
 def _realigned(value: Any) -> Any:
     if value.__class__ is not np.ndarray or value.nbytes < COPIED_AT_ONCE or _is_read_in_place(value):
         return value
-    copy = aligned(value.shape, value.dtype)
-    np.copyto(copy, value)
-    return copy
+    return aligned_copy(value)
 
 
 def unstaged(values: Sequence[Any]) -> Sequence[Any]:
@@ -70,15 +66,6 @@ def unstaged(values: Sequence[Any]) -> Sequence[Any]:
 
 def _is_read_in_place(array: np.ndarray) -> bool:
     return phase_of(array) == 0 and array.flags.c_contiguous
-
-
-def phase_of(array: np.ndarray) -> int:
-    """Returns the distance in bytes of an array from the aligned address before it."""
-    return _address(array) % ALIGNMENT
-
-
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["memory", "start"], meta_fields=["shape"])
@@ -101,17 +88,9 @@ class Shifted:
             return array
         if phase_of(base) or base.dtype != array.dtype or not (base.flags.c_contiguous and array.flags.c_contiguous):
             return array
-        start = (_address(array) - _address(base)) // base.itemsize
+        start = (address_of(array) - address_of(base)) // base.itemsize
         return cls(base, np.int32(start), array.shape) if start < 1 << 31 else array
 
     def array(self) -> Any:
         """Returns the array, inside a computation."""
         return lax.dynamic_slice_in_dim(self.memory, self.start, math.prod(self.shape)).reshape(self.shape)
-
-
-def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Allocates an uninitialised array that XLA can read in place."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -phase_of(memory) % ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)

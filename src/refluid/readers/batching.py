@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from refluid.alignment import COPIED_AT_ONCE, aligned
 from refluid.tensors import LoDTensor
 
 
@@ -52,7 +54,13 @@ class Slot:
             if len(sizes) == 1:
                 (size,) = sizes
                 return self._numbers(samples, len(samples) * size).reshape(len(samples), size)
-        return self._converted(samples)
+        return self._stacked_arrays(samples) if _are_arrays(samples) else self._converted(samples)
+
+    def _stacked_arrays(self, samples: Sequence[np.ndarray]) -> np.ndarray:
+        shape = len(samples), *samples[0].shape
+        if math.prod(shape) * self.dtype.itemsize < COPIED_AT_ONCE or len({sample.shape for sample in samples}) > 1:
+            return self._converted(samples)
+        return np.stack(samples, out=aligned(shape, self.dtype), casting="unsafe")
 
     def _numbers(self, sequences: Sequence[Sequence[Any]], count: int) -> np.ndarray:
         """The numbers in several sequences, one after the other."""

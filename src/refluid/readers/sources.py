@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from refluid.alignment import aligned_copy
 from refluid.readers.batching import Slot
 from refluid.readers.reader import Batch
 from refluid.tensors import LoDTensor
@@ -108,7 +109,7 @@ def passes(generator: Any) -> Callable[[], Iterable[Any]]:
 
 
 def _array(value: Any) -> Any:
-    """Tensors of other packages become arrays; LoDTensors stay as they are."""
-    if value.__class__ is np.ndarray or isinstance(value, LoDTensor):
+    """The value as an array that no one else changes: a generator may fill the same one again; LoDTensors stay."""
+    if isinstance(value, LoDTensor):
         return value
-    return np.asarray(value)
+    return np.array(value) if isinstance(value, list | tuple) else aligned_copy(value)

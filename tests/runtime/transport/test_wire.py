@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from refluid.lowering.staging import Shifted, phase_of
+from refluid.alignment import phase_of
+from refluid.lowering.staging import Shifted
 from refluid.runtime.transport import connection as transport
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import Rows, RowSizes, pb
