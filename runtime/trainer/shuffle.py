@@ -36,6 +36,7 @@ class Block(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: np.ndarray, /) -> Block: ...
     def pack(self) -> np.ndarray: ...  # these records in one piece of memory
+    def keys(self) -> np.ndarray | None: ...  # records of the same key go to the same trainer
 
 
 def shuffle_records(
@@ -105,7 +106,11 @@ class _Shuffle:
     def _send_all(self, blocks: Iterable[Block], seed: int, shuffle: int) -> None:
         group, first = self._group, 0
         for block in blocks:
-            to = destinations(seed, group.trainer, first, len(block), group.trainers)
+            keys = block.keys()
+            if keys is None:
+                to = destinations(seed, group.trainer, first, len(block), group.trainers)
+            else:
+                to = _mixed(keys.view(np.uint64)) % np.uint64(group.trainers)
             size = chunk_size(block, self._chunk_records)
             for other in range(group.trainers):
                 chosen = np.flatnonzero(to == other)

@@ -33,6 +33,9 @@ class Texts:
     def nbytes(self):
         return sum(map(len, self._texts))
 
+    def keys(self):
+        return None
+
     def __getitem__(self, index):
         return Texts([self._texts[i] for i in index])
 

@@ -145,6 +145,38 @@ def test_slots_are_shuffled_one_evaluation_at_a_time(tmp_path):
         assert np.array(feed[shuffled])[:, 0].tolist() != sorted(np.array(feed[shuffled])[:, 0]) == list(range(1, 51))
 
 
+def test_lines_of_the_same_id_are_merged(tmp_path):
+    # What real Fluid makes of these lines: C and E are not pairs, and both lines of D have values for a and b.
+    text = (
+        "1 A 1 5 1 0 1 0.5 1 1\n1 B 1 6 1 0 1 0 1 1\n1 A 1 0 2 7 8 1 0 1 1\n1 C 1 9 1 4 1 5 1 2\n1 D 1 8 1 2 1 9 1 3\n"
+        "1 D 1 2 1 2 1 4 1 6\n1 B 1 0 1 44 1 4.5 1 2\n1 E 1 0 1 44 1 4.5 1 2\n1 E 1 0 1 43 1 0 1 2\n"
+        "1 E 1 3 1 0 1 0 1 2\n"
+    )
+    sequence = ("int64", 1, [-1, 1])
+    slots = {"a": sequence, "b": sequence, "f": ("float32", 1, [-1, 1]), "d": ("float32", 0, [-1, 1])}
+    dataset = make(tmp_path, "InMemoryDataset", slots, text, batch_size=1)
+    dataset.set_merge_by_lineid(2)
+    dataset.load_into_memory()
+    assert dataset.get_memory_data_size() == 10
+    dataset.global_shuffle()
+    found = [{name: np.array(value).ravel().tolist() for name, value in feed.items()} for feed in dataset.feeds()]
+    assert sorted(found, key=lambda sample: sample["a"]) == [
+        {"a": [5], "b": [7, 8], "f": [0.5], "d": [1.0]},
+        {"a": [6], "b": [44], "f": [4.5], "d": [2.0]},
+    ]
+    dataset.global_shuffle()
+    assert dataset.get_memory_data_size() == dataset.get_shuffle_data_size() == 2
+
+
+def test_a_line_id_must_be_one_word(tmp_path):
+    dataset = ids(tmp_path, "InMemoryDataset", "1 first 1 5\n2 second third 1 6\n")
+    dataset.set_parse_ins_id(True)
+    with pytest.raises(MalformedLineError, match="line 2: the id of the line, number 1 of 2: expected '1' and a word"):
+        dataset.load_into_memory()
+    with pytest.raises(ValueError, match="set_merge_by_lineid: expected a positive number, got 0"):
+        dataset.set_merge_by_lineid(0)
+
+
 def test_malformed_lines_are_errors_or_counted(tmp_path, monkeypatch):
     dataset = ids(tmp_path, "QueueDataset", "1 1\n1 x\n1 2\n", "oops\n1 3\n")
     with pytest.raises(MalformedLineError, match=r"part-0, line 2: slot ids(.|\n)*FLAGS_dataset_skip_malformed_lines"):

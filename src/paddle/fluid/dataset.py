@@ -50,6 +50,7 @@ class DatasetBase:
 
     _FEED = "MultiSlotDataFeed"  # real Fluid's class, which `desc` names
     _READING: dict[str, Any] = {}  # options of `TextFiles`
+    parse_ins_id = False
 
     def __init__(self) -> None:
         self.proto_desc = new_desc()
@@ -201,8 +202,9 @@ class DatasetBase:
         if not self.filelist:
             raise RuntimeError(f"{self._name}.{caller}: call set_filelist(files) first: there are no files to read")
         skip = bool(read_flag("FLAGS_dataset_skip_malformed_lines"))
-        self._texts = TextFiles(self._schema, self.proto_desc.pipe_command, skip_malformed=skip, **self._READING)
-        return self._schema, self._texts, [self._path(file) for file in self.filelist]
+        schema = self._schema.with_line_id() if self.parse_ins_id else self._schema
+        self._texts = TextFiles(schema, self.proto_desc.pipe_command, skip_malformed=skip, **self._READING)
+        return schema, self._texts, [self._path(file) for file in self.filelist]
 
     def _path(self, file: str) -> AnySource:
         scheme, _, rest = file.partition(":")
@@ -269,7 +271,9 @@ class InMemoryDataset(DatasetBase):
         self._to_repeat: list[tuple[str, int]] = []  # what was done to them when the position was saved
         self._before_slots_shuffle: Records | None = None
         self._preload: Future[Records] | None = None
-        self.fea_eval = False
+        self.fea_eval = self.parse_ins_id = False
+        self.merge_size: int | None = None
+        self._merged = False
 
     def set_queue_num(self, queue_num: int) -> None:
         """Accepts the number of queues between readers and trainers in real Fluid; there are none here."""
@@ -282,6 +286,19 @@ class InMemoryDataset(DatasetBase):
     def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
         """Accepts real Fluid's pause between messages; messages wait for their replies here."""
         self.fleet_send_sleep_seconds = fleet_send_sleep_seconds
+
+    def set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        """Sets whether lines begin with "1" and a word, the id of the line, before the slots of the variables."""
+        self.parse_ins_id = parse_ins_id
+
+    def set_merge_by_lineid(self, merge_size: int = 2) -> None:
+        """Has `global_shuffle` merge every ``merge_size`` lines of the same id into a sample; others are dropped.
+
+        Lines that are merged have values for different sequences; the arrays of the last line are taken.
+        """
+        if merge_size < 1:
+            raise ValueError(f"{self._name}.set_merge_by_lineid: expected a positive number, got {merge_size}")
+        self.merge_size, self.parse_ins_id = merge_size, True
 
     def load_into_memory(self) -> None:
         """Reads all files, replacing what is in memory."""
@@ -357,6 +374,8 @@ class InMemoryDataset(DatasetBase):
             self._records = self._before_slots_shuffle = None
             del records  # the blocks are freed as they are sent
             records = exchange(group, blocks, schema, seed, self.fleet_send_batch_size or _SEND_BATCH_SIZE, threads)
+        if kind == _GLOBAL and self.merge_size is not None and not self._merged:
+            records, self._merged = in_memory.merge_lines(records, self.merge_size), True
         self._records = in_memory.shuffle(records, seed)
         self._shuffles.append((kind, seed))
 
@@ -394,7 +413,7 @@ class InMemoryDataset(DatasetBase):
     def release_memory(self) -> None:
         """Drops the samples in memory."""
         self._before_slots_shuffle = None
-        self._records, self._shuffled, self._shuffles = None, 0, []
+        self._records, self._shuffled, self._shuffles, self._merged = None, 0, [], False
 
     def get_memory_data_size(self, fleet: Any = None) -> int:
         """Returns the number of samples in memory; with a fleet, of all its trainers, which must all call it."""

@@ -46,6 +46,28 @@ def shuffle_slots(records: Records, names: Sequence[str]) -> Records:
     return Records(records.schema, new_places, (block,))
 
 
+def merge_lines(records: Records, size: int) -> Records:
+    """One record for every ``size`` records with the same line id; others are left out.
+
+    The records of a line id must have values for different sequence slots, or they are left out as well. Dense slots
+    are those of the last record.
+    """
+    from refluid.datasets.kernels import records as kernels  # loads numba: slow
+
+    keys = records.keys()
+    assert keys is not None
+    order = np.argsort(keys, kind="stable")
+    _, counts = np.unique(keys, return_counts=True)
+    places = records.places[order][np.repeat(counts == size, counts)]
+    starts = np.arange(0, len(places) + 1, size)
+    schema = records.schema
+    block = np.empty(kernels.measure(places, schema.kinds, np.empty_like(places)), np.uint8)
+    takes_last = np.array([slot.dense or slot.names_line for slot in schema.slots], np.int64)
+    merged = np.empty(len(starts) - 1, np.int64)
+    count = kernels.merge(places, starts, schema.kinds, takes_last, block.ctypes.data, merged)
+    return Records(schema, merged[:count].copy(), (block,))
+
+
 def give_away(records: Records) -> Iterator[Records]:
     """The records of one block of memory after the other, each of which is free once the consumer drops it.
 

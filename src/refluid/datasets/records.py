@@ -61,6 +61,14 @@ class Records:
         _kernels().find(block.ctypes.data, schema.kinds, places)
         return cls(schema, places, (block,))
 
+    def keys(self) -> np.ndarray | None:
+        """The hash of each record's line id; None if lines have none. Records of a key belong together."""
+        if not self.schema.has_line_id:
+            return None
+        keys = np.empty(len(self), np.int64)
+        _kernels().first_ids(np.ascontiguousarray(self.places), self.schema.kinds, keys)
+        return keys
+
     def pack(self) -> np.ndarray:
         """A copy of these records in their order, in one block of bytes."""
         places, sizes = np.ascontiguousarray(self.places), np.empty(len(self), np.int64)

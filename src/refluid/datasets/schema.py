@@ -12,7 +12,7 @@ import numpy as np
 
 from refluid.ir.vartype import as_numpy
 
-_IDS, _FLOATS = range(2)  # as the kernels number them
+_IDS, _FLOATS, _LINE_ID = range(3)  # as the kernels number them
 _DTYPES = (np.dtype(np.int64), np.dtype(np.float32))
 
 
@@ -22,12 +22,14 @@ class Slot:
 
     Attributes:
       dense: the variable is an array of ``shape``; otherwise it is a sequence, and the shape does not matter.
+      names_line: no variable, but a word that is the same in lines which belong together.
     """
 
     name: str
     dtype: np.dtype
     dense: bool
     shape: tuple[int, ...] = ()
+    names_line: bool = False
 
     @classmethod
     def of(cls, variable: Any) -> Slot:
@@ -50,6 +52,8 @@ class Slot:
         return math.prod(abs(dim) for dim in self.shape) if self.dense else 1
 
     def __str__(self) -> str:
+        if self.names_line:
+            return "the id of the line"
         what = "ids" if self.dtype == np.int64 else "floats"
         return f"slot {self.name} ({f'{what} of shape {list(self.shape)}' if self.dense else what})"
 
@@ -65,10 +69,19 @@ class Schema:
         """The slots that fill these variables of a program."""
         return cls(tuple(Slot.of(variable) for variable in variables))
 
+    def with_line_id(self) -> Schema:
+        """The same slots after the id of the line."""
+        return Schema((Slot("", np.dtype(np.int64), dense=False, names_line=True), *self.slots))
+
+    @property
+    def has_line_id(self) -> bool:
+        return any(slot.names_line for slot in self.slots)
+
     @cached_property
     def kinds(self) -> np.ndarray:
         """What the kernels need to know of each slot: whether it holds ids or floats."""
-        return np.array([_IDS if slot.dtype == np.int64 else _FLOATS for slot in self.slots], np.int64)
+        kinds = [_LINE_ID if slot.names_line else _IDS if slot.dtype == np.int64 else _FLOATS for slot in self.slots]
+        return np.array(kinds, np.int64)
 
     @cached_property
     def dense(self) -> np.ndarray:

@@ -33,6 +33,17 @@ def test_a_shuffle_can_be_repeated():
     assert first == again and first != other
 
 
+def test_records_of_the_same_key_meet():
+    class Rows(Texts):
+        def keys(self):
+            return np.array([int(text.split("/")[2]) for text in self._texts], np.int64)
+
+    shuffled = run(2, lambda i: [Rows(texts(i, 0))])
+    rows = [sorted(int(text.split("/")[2]) for text in each) for each in shuffled]
+    assert sorted(rows[0] + rows[1]) == sorted([*range(40), *range(40)])
+    assert not set(rows[0]) & set(rows[1]) and all(rows)
+
+
 def test_a_trainer_without_data_receives_its_share():
     shuffled = run(2, lambda i: [block(0, 0, rows=100)] if i == 0 else [])
     assert 20 < len(shuffled[1]) < 80 and len(shuffled[0]) + len(shuffled[1]) == 100

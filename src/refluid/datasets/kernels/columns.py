@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from refluid.datasets.kernels.compiled import copy, kernel
 from refluid.datasets.kernels.counts import write_count
-from refluid.datasets.kernels.text import IDS
+from refluid.datasets.kernels.text import FLOATS
 
 
 @kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64, int64[::1])")
@@ -22,7 +22,7 @@ def pack(values, offsets, kinds, out, places):
         for slot in range(len(kinds)):
             out = write_count(out, offsets[slot, row + 1] - offsets[slot, row])
         for slot in range(len(kinds)):
-            size = 8 if kinds[slot] == IDS else 4
+            size = 4 if kinds[slot] == FLOATS else 8
             begin, end = offsets[slot, row], offsets[slot, row + 1]
             copy(out, values[slot] + size * begin, size * (end - begin))
             out += size * (end - begin)

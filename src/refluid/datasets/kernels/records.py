@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from refluid.datasets.kernels.compiled import (
     copy,
     kernel,
@@ -15,7 +17,7 @@ from refluid.datasets.kernels.compiled import (
     store_int64,
 )
 from refluid.datasets.kernels.counts import read_count, write_count
-from refluid.datasets.kernels.text import IDS
+from refluid.datasets.kernels.text import FLOATS
 
 
 @part
@@ -24,7 +26,7 @@ def _end_of(p, kinds):
     size = 0
     for kind in kinds:
         count, p = read_count(p)
-        size += count * (8 if kind == IDS else 4)
+        size += count * (4 if kind == FLOATS else 8)
     return p + size
 
 
@@ -77,7 +79,7 @@ def gather(places, values, kinds, offsets, outs):
         p, q = places[i], values[i]
         for slot in range(len(kinds)):
             number, p = read_count(p)
-            if kinds[slot] == IDS:
+            if kinds[slot] != FLOATS:
                 out = outs[slot] + 8 * offsets[slot, i]
                 if number == 0:
                     store_int64(out, 0)
@@ -110,7 +112,7 @@ def mix(places, others, kinds, from_others, out, new_places):
         for slot in range(len(kinds)):
             number, h = read_count(h)
             other, g = read_count(g)
-            size = 8 if kinds[slot] == IDS else 4
+            size = 4 if kinds[slot] == FLOATS else 8
             if from_others[slot]:
                 copy(out, q, other * size)
                 out += other * size
@@ -119,3 +121,66 @@ def mix(places, others, kinds, from_others, out, new_places):
                 out += number * size
             p += number * size
             q += other * size
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1])")
+def first_ids(places, kinds, ids):
+    """Fills in the first value of each record, which is an id."""
+    for i in range(len(places)):
+        p = places[i]
+        for _ in kinds:
+            _, p = read_count(p)
+        ids[i] = load_int64(p)
+
+
+@part
+def _find_slot(p, kinds, slot):
+    """(number of values of a slot, their address)"""
+    start, found = 0, 0
+    for i in range(len(kinds)):
+        number, p = read_count(p)
+        if i < slot:
+            start += number * (4 if kinds[i] == FLOATS else 8)
+        elif i == slot:
+            found = number
+    return found, p + start
+
+
+@part
+def _choose(places, begin, end, kinds, takes_last, chosen):
+    """Which record of a group each slot is taken from; whether two records have values for the same one."""
+    for slot in range(len(kinds)):
+        chosen[slot] = end - 1
+        for i in range(begin, end - 1):
+            number, _ = _find_slot(places[i], kinds, slot)
+            if number == 0 or takes_last[slot]:
+                continue
+            if chosen[slot] != end - 1 or _find_slot(places[end - 1], kinds, slot)[0] > 0:
+                return False
+            chosen[slot] = i
+    return True
+
+
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64, int64[::1])")
+def merge(places, starts, kinds, takes_last, out, new_places):
+    """Writes one record for each group of records that have values for different slots; returns how many.
+
+    Args:
+      starts: where groups begin in ``places``, and the end of the last.
+      takes_last: slots that all records have, and that are taken from the last one.
+    """
+    written = 0
+    chosen = np.empty(len(kinds), np.int64)
+    for group in range(len(starts) - 1):
+        if not _choose(places, starts[group], starts[group + 1], kinds, takes_last, chosen):
+            continue
+        new_places[written] = out
+        written += 1
+        for slot in range(len(kinds)):
+            out = write_count(out, _find_slot(places[chosen[slot]], kinds, slot)[0])
+        for slot in range(len(kinds)):
+            number, values = _find_slot(places[chosen[slot]], kinds, slot)
+            size = number * (4 if kinds[slot] == FLOATS else 8)
+            copy(out, values, size)
+            out += size
+    return written

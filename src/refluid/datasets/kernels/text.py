@@ -25,11 +25,11 @@ from refluid.datasets.kernels.numerals import (
     skip_blanks,
 )
 
-IDS, FLOATS = range(2)  # kinds of slots
+IDS, FLOATS, LINE_ID = range(3)  # kinds of slots; a line id is a word, of which a hash is kept
 SKIP_MALFORMED, DROP_ZEROS = 1, 2  # options, to be combined
 
 # What is wrong with a line.
-FINE, LINE_ENDS, NO_COUNT, ZERO_COUNT, WIDTH, FEW_VALUES, NO_ID, NO_FLOAT, LARGE_ID, MANY_HARD = range(10)
+FINE, LINE_ENDS, NO_COUNT, ZERO_COUNT, WIDTH, FEW_VALUES, NO_ID, NO_FLOAT, LARGE_ID, MANY_HARD, LINE_IDS = range(11)
 
 
 class Report(IntEnum):
@@ -103,6 +103,22 @@ def _read_floats(p, end, count, q, options, hard, hards):
 
 
 @part
+def _read_line_id(p, count, q):
+    """The same as `_read_ids`, of a word, whose FNV-1a hash is written."""
+    p = skip_blanks(p)
+    place, code = p, np.uint64(0xCBF29CE484222325)
+    c = load_byte(p)
+    while not ends(c):
+        code = (code ^ np.uint64(c)) * np.uint64(0x100000001B3)
+        p += 1
+        c = load_byte(p)
+    if count != 1 or p == place:
+        return LINE_IDS, p, place, 0, q
+    store_int64(q, np.int64(code))
+    return FINE, p, place, 1, q + 8
+
+
+@part
 def _write_counts(counts, out, end, hard, hards, line_hards):
     """Writes the counts before the values, which move if a count takes more than a byte; returns the new end."""
     size = 0
@@ -150,6 +166,8 @@ def parse(text, text_end, out, kinds, widths, dense, counts, places, hard, optio
             how = options & ~DROP_ZEROS if dense[slot] else options
             if kinds[slot] == IDS:
                 problem, p, place, kept, q = _read_ids(p, text_end, count, q, how)
+            elif kinds[slot] == LINE_ID:
+                problem, p, place, kept, q = _read_line_id(p, count, q)
             else:
                 problem, p, place, kept, q, line_hards = _read_floats(p, text_end, count, q, how, hard, line_hards)
             if problem != FINE:
