@@ -95,15 +95,19 @@ def load(fluid, files, threads, small):
 
 
 def queue(fluid, files, threads, small):
-    dataset, feed = make_dataset(fluid, "QueueDataset", files, threads)
-    lines, cpu, start = None, cpu_seconds(), time.time()
-    if hasattr(dataset, "feeds"):
-        lines = sum(len(batch["label"]) for batch in dataset.feeds())
-    else:
-        fluid.layers.mean(feed[0])
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(fluid.default_startup_program())
+    dataset, feed = make_dataset(fluid, "QueueDataset", [small], threads)
+    fluid.layers.mean(feed[0])
+    exe = fluid.Executor(fluid.CPUPlace())
+
+    def read():
+        if hasattr(dataset, "feeds"):
+            return sum(len(batch["label"]) for batch in dataset.feeds())
         exe.infer_from_dataset(fluid.default_main_program(), dataset)
+
+    read()  # loads kernels
+    dataset.set_filelist(files)
+    cpu, start = cpu_seconds(), time.time()
+    lines = read()
     return dict(seconds=time.time() - start, cpu=cpu_seconds() - cpu, lines=lines)
 
 

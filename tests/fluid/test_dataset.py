@@ -198,6 +198,7 @@ def test_paths_of_hdfs_go_to_the_configured_file_system(tmp_path):
     dataset.set_filelist(["hdfs:/day/part"])
     with pytest.raises(RuntimeError, match=r"hdfs:/day/part names no host; call set_hdfs_config\(fs_name, fs_ugi\)"):
         dataset.feeds()
+    dataset.set_hdfs_config("hdfs://nowhere:9000", "user,password")  # nothing is connected before it is read
     dataset.set_hdfs_config("memory://warehouse", "user,password")
     dataset.set_filelist(["hdfs:/day/part", "afs:/day/part", "memory://warehouse/day/part"])
     assert all_ids(dataset) == [[4, 4], [4]]

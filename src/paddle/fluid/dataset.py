@@ -58,7 +58,7 @@ class DatasetBase:
         self.thread_num = 1
         self.filelist: list[str] = []
         self._schema: Schema | None = None
-        self._remote: Callable[[str], AnySource] | None = None
+        self._hdfs_config: dict[str, str] = {}
         self._download_command = ""
         self._texts: TextFiles | None = None
         self.position = Position()
@@ -102,10 +102,7 @@ class DatasetBase:
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
         """Sets the file system of ``hdfs:`` and ``afs:`` paths, any that fsspec knows, and "user,password" for it."""
-        from paddle.fluid.contrib.utils.hdfs_utils import HDFSClient
-
-        client = HDFSClient(None, {"fs.default.name": fs_name, "hadoop.job.ugi": fs_ugi})
-        self._remote = client._at
+        self._hdfs_config = {"fs.default.name": fs_name, "hadoop.job.ugi": fs_ugi}
 
     def set_download_cmd(self, download_cmd: str) -> None:
         """Sets a shell command that prints a file of an ``hdfs:`` or ``afs:`` path, which is appended to it."""
@@ -212,8 +209,10 @@ class DatasetBase:
             return at(file)
         if self._download_command:
             return Download(self._download_command, file)
-        if self._remote is not None:
-            return self._remote(file if rest.startswith("//") else rest)
+        if self._hdfs_config:
+            from paddle.fluid.contrib.utils.hdfs_utils import HDFSClient
+
+            return HDFSClient(None, self._hdfs_config)._at(file if rest.startswith("//") else rest)
         if rest.startswith("//"):
             return at(file)
         raise RuntimeError(f"{self._name}: {file} names no host; call set_hdfs_config(fs_name, fs_ugi) before reading")
