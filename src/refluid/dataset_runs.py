@@ -8,6 +8,8 @@ Ctrl-C included, closes the dataset's generator at once.
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from refluid.executor import Executor
 
 _AHEAD = 2  # batches that are prepared while one is computed
+_SMALL = 50e-6  # seconds; a batch that is prepared in less time is small
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,9 @@ class _Batch:
     values: list[Any]
 
 
+Prepared = _Batch | Future[_Batch]
+
+
 class _Pass:
     """One pass over a dataset."""
 
@@ -163,7 +169,9 @@ class _Pass:
         self._forms: dict[StepKey, _Form] = {}
         self._fetches = self._all_fetches()
         self._latest: Sequence[Any] = ()  # what the last step fetched
-        self._waiting: deque[Future[_Batch]] = deque()  # the batches after the one that is computed
+        self._waiting: deque[Prepared] = deque()  # the batches after the one that is computed
+        self._choosing = threading.Lock()  # guards the executor's buckets
+        self._preparing = math.inf  # seconds that the last batch took
 
     def _all_fetches(self) -> tuple[str, ...]:
         """What steps fetch: the user's fetches, and what the handler watches, unless it is state or unknown."""
@@ -192,11 +200,11 @@ class _Pass:
             raise failure
 
     def _run(self, batches: Iterator[_Batch]) -> None:
-        progress, meter, reports = self._progress, self._progress.meter, self._reports
+        progress, spent, reports = self._progress, self._progress.spent, self._reports
         began = time.perf_counter()
         for batch in batches:
             ready = time.perf_counter()
-            meter.add("wait", ready - began)
+            spent["wait"] += ready - began
             exchanged, compiled = seconds_exchanging(), self._executor.compilations
             try:
                 self._latest = self._step(batch)
@@ -204,10 +212,9 @@ class _Pass:
                 error.add_note(self._where(batch))
                 raise
             began, exchanged = time.perf_counter(), seconds_exchanging() - exchanged
-            if exchanged:
-                meter.add("exchange", exchanged)
-            is_new = self._executor.compilations > compiled
-            meter.add("compile" if is_new else "compute", began - ready - exchanged)
+            spent["exchange"] += exchanged
+            stage = "compile" if self._executor.compilations > compiled else "compute"
+            spent[stage] += began - ready - exchanged
             if self._position is not None:
                 self._position.took()
             progress.stepped(_samples(batch.feed))
@@ -227,16 +234,20 @@ class _Pass:
         feeds = self._dataset.feeds(self._threads or None, self._progress.meter, **options)
         with closing(feeds), ThreadPoolExecutor(1, "refluid: prepare") as worker:
             for number, feed in enumerate(feeds, 1):
-                waiting.append(worker.submit(self._prepare, number, feed))
+                # Handing a batch over takes longer than preparing a small one.
+                is_small = self._preparing < _SMALL and (not waiting or _is_done(waiting[-1]))
+                waiting.append(self._prepare(number, feed) if is_small else worker.submit(self._prepare, number, feed))
                 if len(waiting) > _AHEAD:
-                    yield waiting.popleft().result()
+                    yield _ready(waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield _ready(waiting.popleft())
 
     def _prepare(self, number: int, feed: Mapping[str, Any]) -> _Batch:
-        executor = self._executor
-        key, values = executor.prepare(self._program, feed, self._fetches, self._scope)
+        began, executor = time.perf_counter(), self._executor
+        with self._choosing:
+            key, values = executor.prepare(self._program, feed, self._fetches, self._scope)
         values = readable_in_place(values) if executor.target.is_cpu else jax.device_put(values, executor.target.device)
+        self._preparing = time.perf_counter() - began
         return _Batch(number, feed, self._forms.setdefault(key, _Form(key)), values)
 
     # Steps
@@ -245,8 +256,8 @@ class _Pass:
         step = batch.form.step
         if step is None or step.epoch != self._scope.epoch or flags.check_nan_inf or profiling.recorder is not None:
             return self._new_step(batch)
-        if step.compiled.communicates and self._waiting and self._waiting[0].exception() is None:
-            following = self._waiting[0].result()
+        if step.compiled.communicates and self._waiting and _is_fine(self._waiting[0]):
+            following = _ready(self._waiting[0])
             step.expect(dict(zip(following.form.key.feeds, following.values, strict=True)))
         with jax.enable_x64(True):
             return step(batch.values)
@@ -291,6 +302,18 @@ class _Pass:
         source = getattr(batch.feed, "source", None)
         lines = "" if source is None else f", {source}"
         return f"in {self._call}, step {self._progress.steps + 1}: batch {batch.number} of the dataset{lines}"
+
+
+def _is_done(prepared: Prepared) -> bool:
+    return isinstance(prepared, _Batch) or prepared.done()
+
+
+def _is_fine(prepared: Prepared) -> bool:
+    return isinstance(prepared, _Batch) or prepared.exception() is None
+
+
+def _ready(prepared: Prepared) -> _Batch:
+    return prepared if isinstance(prepared, _Batch) else prepared.result()
 
 
 def _samples(feed: Mapping[str, Any]) -> int:

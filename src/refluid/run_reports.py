@@ -28,7 +28,8 @@ class Progress:
 
     def __init__(self, name: str, log: Log):
         self._name, self._log = name, log
-        self.meter = Meter()
+        self.meter = Meter()  # of other threads
+        self.spent = dict.fromkeys(("wait", "compile", "exchange", "compute"), 0.0)  # by the thread that calls steps
         self.steps = self.samples = 0
         self._began = time.perf_counter()
         self._logged, self._before = self._began, (0, {})  # when the last line was written, and what it counted
@@ -39,7 +40,7 @@ class Progress:
         self.samples += samples
         now = time.perf_counter()
         if now - self._logged >= PERIOD:
-            seconds, (samples_before, before) = self.meter.seconds(), self._before
+            seconds, (samples_before, before) = self._seconds(), self._before
             spent = {stage: total - before.get(stage, 0.0) for stage, total in seconds.items()}
             self._write(self._name, self.samples - samples_before, spent, now - self._logged)
             self._logged, self._before = now, (self.samples, seconds)
@@ -47,16 +48,19 @@ class Progress:
     def end(self) -> None:
         """Logs the line of the whole pass."""
         elapsed = time.perf_counter() - self._began
-        self._write(f"{self._name} ended", self.samples, self.meter.seconds(), elapsed)
+        self._write(f"{self._name} ended", self.samples, self._seconds(), elapsed)
 
     def debug(self) -> None:
         """Prints what Fluid prints with ``debug=True``, but for the ops: XLA does not run them one by one."""
         if self.steps % _DEBUG_EVERY:
             return
-        elapsed, waited = time.perf_counter() - self._began, self.meter.seconds().get("wait", 0.0)
+        elapsed, waited = time.perf_counter() - self._began, self.spent["wait"]
         print(f"mean read time: {waited / self.steps:.6f}s")
         print(f"IO percent: {100 * waited / elapsed:.6f}")
         print(f"{self.samples / elapsed:.6g} instances/s", flush=True)
+
+    def _seconds(self) -> dict[str, float]:
+        return {**self.meter.seconds(), **self.spent}
 
     def _write(self, message: str, samples: int, spent: Mapping[str, float], elapsed: float) -> None:
         shares = {stage: f"{100 * spent[stage] / elapsed:.0f}%" for stage in _STAGES if spent.get(stage)}
