@@ -168,6 +168,15 @@ def test_lines_of_the_same_id_are_merged(tmp_path):
     assert dataset.get_memory_data_size() == dataset.get_shuffle_data_size() == 2
 
 
+def test_words_before_the_slots_are_not_values(tmp_path):
+    for words, text in ((1, "1 first 1 5\n1 second 2 6 7\n"), (2, "1 first 1 note 1 5\n1 second 1 note 2 6 7\n")):
+        dataset = ids(tmp_path, "InMemoryDataset", text)
+        dataset.set_parse_ins_id(words == 2)
+        dataset.set_parse_content(True)
+        dataset.load_into_memory()
+        assert all_ids(dataset) == [[5, 6, 7]]
+
+
 def test_a_line_id_must_be_one_word(tmp_path):
     dataset = ids(tmp_path, "InMemoryDataset", "1 first 1 5\n2 second third 1 6\n")
     dataset.set_parse_ins_id(True)
@@ -234,6 +243,8 @@ def test_calls_in_the_wrong_order_are_explained():
         queue.local_shuffle()
     with pytest.raises(NotImplementedError, match="QueueDataset does not support global shuffle"):
         queue.global_shuffle()
+    with pytest.raises(NotImplementedError, match="QueueDataset does not support slots shuffle"):
+        queue.slots_shuffle(["ids"])
 
 
 def test_wrong_arguments_are_explained():

@@ -21,7 +21,7 @@ from refluid.datasets.feed_desc import desc_text, new_desc
 from refluid.datasets.feeds import Feed, chunks_of, feeds_of
 from refluid.datasets.meter import Meter
 from refluid.datasets.records import Records
-from refluid.datasets.schema import Schema
+from refluid.datasets.schema import CONTENT, LINE_ID, Schema
 from refluid.datasets.sources import AnySource, Download
 from refluid.datasets.streams import RecordStream
 from refluid.datasets.text_files import TextFiles
@@ -50,7 +50,7 @@ class DatasetBase:
 
     _FEED = "MultiSlotDataFeed"  # real Fluid's class, which `desc` names
     _READING: dict[str, Any] = {}  # options of `TextFiles`
-    parse_ins_id = False
+    parse_ins_id = parse_content = fea_eval = False
 
     def __init__(self) -> None:
         self.proto_desc = new_desc()
@@ -107,6 +107,20 @@ class DatasetBase:
     def set_download_cmd(self, download_cmd: str) -> None:
         """Sets a shell command that prints a file of an ``hdfs:`` or ``afs:`` path, which is appended to it."""
         self._download_command = download_cmd
+
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
+        """Allows `slots_shuffle`, with which the importance of a slot is measured.
+
+        Args:
+          record_candidate_size: accepted; values are exchanged among all samples in memory.
+        """
+        self.fea_eval = fea_eval
+
+    def slots_shuffle(self, slots: Sequence[str]) -> None:
+        """Exchanges the values of slots among samples in memory; raises if they are not there."""
+        raise NotImplementedError(
+            f"{self._name} does not support slots shuffle, please use InMemoryDataset for slots_shuffle"
+        )
 
     def desc(self) -> str:
         """Returns the description of the input, as real Fluid writes it."""
@@ -199,7 +213,8 @@ class DatasetBase:
         if not self.filelist:
             raise RuntimeError(f"{self._name}.{caller}: call set_filelist(files) first: there are no files to read")
         skip = bool(read_flag("FLAGS_dataset_skip_malformed_lines"))
-        schema = self._schema.with_line_id() if self.parse_ins_id else self._schema
+        words = [name for name, parse in ((LINE_ID, self.parse_ins_id), (CONTENT, self.parse_content)) if parse]
+        schema = self._schema.after_words(words)
         self._texts = TextFiles(schema, self.proto_desc.pipe_command, skip_malformed=skip, **self._READING)
         return schema, self._texts, [self._path(file) for file in self.filelist]
 
@@ -270,7 +285,6 @@ class InMemoryDataset(DatasetBase):
         self._to_repeat: list[tuple[str, int]] = []  # what was done to them when the position was saved
         self._before_slots_shuffle: Records | None = None
         self._preload: Future[Records] | None = None
-        self.fea_eval = self.parse_ins_id = False
         self.merge_size: int | None = None
         self._merged = False
 
@@ -289,6 +303,14 @@ class InMemoryDataset(DatasetBase):
     def set_parse_ins_id(self, parse_ins_id: bool) -> None:
         """Sets whether lines begin with "1" and a word, the id of the line, before the slots of the variables."""
         self.parse_ins_id = parse_ins_id
+
+    def set_parse_content(self, parse_content: bool) -> None:
+        """Sets whether lines have "1" and a word, which is not used here, before the slots and after a line id."""
+        self.parse_content = parse_content
+
+    def set_feed_type(self, data_feed_type: str) -> None:
+        """Sets the class of real Fluid that `desc` names."""
+        self.proto_desc.name = data_feed_type
 
     def set_merge_by_lineid(self, merge_size: int = 2) -> None:
         """Has `global_shuffle` merge every ``merge_size`` lines of the same id into a sample; others are dropped.
@@ -387,14 +409,6 @@ class InMemoryDataset(DatasetBase):
             raise RuntimeError(f"{self._name}.load_state_dict: the samples are shuffled already; call it before")
         super().load_state_dict(state)
         self._to_repeat = [(str(kind), int(seed)) for kind, seed in self._saved.get("shuffles", [])]
-
-    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
-        """Allows `slots_shuffle`, with which the importance of a slot is measured.
-
-        Args:
-          record_candidate_size: accepted; values are exchanged among all samples in memory.
-        """
-        self.fea_eval = fea_eval
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
         """Exchanges the values of these slots among the samples at random; an earlier exchange is undone first."""

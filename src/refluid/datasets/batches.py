@@ -46,7 +46,7 @@ def feed_of(records: Records) -> dict[str, Any]:
     return {
         slot.name: _dense(slot, array) if slot.dense else LoDTensor.of(array.reshape(-1, 1), (level,))
         for slot, array, level in zip(schema.slots, arrays, levels, strict=True)
-        if not slot.names_line
+        if not slot.is_word
     }
 
 

@@ -62,7 +62,7 @@ def merge_lines(records: Records, size: int) -> Records:
     starts = np.arange(0, len(places) + 1, size)
     schema = records.schema
     block = np.empty(kernels.measure(places, schema.kinds, np.empty_like(places)), np.uint8)
-    takes_last = np.array([slot.dense or slot.names_line for slot in schema.slots], np.int64)
+    takes_last = np.array([slot.dense or slot.is_word for slot in schema.slots], np.int64)
     merged = np.empty(len(starts) - 1, np.int64)
     count = kernels.merge(places, starts, schema.kinds, takes_last, block.ctypes.data, merged)
     return Records(schema, merged[:count].copy(), (block,))

@@ -12,7 +12,8 @@ import numpy as np
 
 from refluid.ir.vartype import as_numpy
 
-_IDS, _FLOATS, _LINE_ID = range(3)  # as the kernels number them
+_IDS, _FLOATS, _WORD = range(3)  # as the kernels number them
+LINE_ID, CONTENT = "the id of the line", "the content of the line"  # names of words
 _DTYPES = (np.dtype(np.int64), np.dtype(np.float32))
 
 
@@ -22,14 +23,14 @@ class Slot:
 
     Attributes:
       dense: the variable is an array of ``shape``; otherwise it is a sequence, and the shape does not matter.
-      names_line: no variable, but a word that is the same in lines which belong together.
+      is_word: no number but a word, which no variable takes: the id of a line, or a comment.
     """
 
     name: str
     dtype: np.dtype
     dense: bool
     shape: tuple[int, ...] = ()
-    names_line: bool = False
+    is_word: bool = False
 
     @classmethod
     def of(cls, variable: Any) -> Slot:
@@ -52,8 +53,8 @@ class Slot:
         return math.prod(abs(dim) for dim in self.shape) if self.dense else 1
 
     def __str__(self) -> str:
-        if self.names_line:
-            return "the id of the line"
+        if self.is_word:
+            return self.name
         what = "ids" if self.dtype == np.int64 else "floats"
         return f"slot {self.name} ({f'{what} of shape {list(self.shape)}' if self.dense else what})"
 
@@ -69,18 +70,20 @@ class Schema:
         """The slots that fill these variables of a program."""
         return cls(tuple(Slot.of(variable) for variable in variables))
 
-    def with_line_id(self) -> Schema:
-        """The same slots after the id of the line."""
-        return Schema((Slot("", np.dtype(np.int64), dense=False, names_line=True), *self.slots))
+    def after_words(self, names: Iterable[str]) -> Schema:
+        """The same slots after some words."""
+        words = (Slot(name, np.dtype(np.int64), dense=False, is_word=True) for name in names)
+        return Schema((*words, *self.slots))
 
     @property
     def has_line_id(self) -> bool:
-        return any(slot.names_line for slot in self.slots)
+        """Whether lines begin with an id, the same in lines that belong together."""
+        return self.slots[0].is_word and self.slots[0].name == LINE_ID
 
     @cached_property
     def kinds(self) -> np.ndarray:
         """What the kernels need to know of each slot: whether it holds ids or floats."""
-        kinds = [_LINE_ID if slot.names_line else _IDS if slot.dtype == np.int64 else _FLOATS for slot in self.slots]
+        kinds = [_WORD if slot.is_word else _IDS if slot.dtype == np.int64 else _FLOATS for slot in self.slots]
         return np.array(kinds, np.int64)
 
     @cached_property

@@ -109,7 +109,7 @@ class TextParser:
             kernel.WIDTH: f"expected a multiple of {slot.width} values, found {count}",
             kernel.FEW_VALUES: f"expected {count} values, but the line ends before",
             kernel.NO_ID: f"expected an integer, found {word!r}",
-            kernel.LINE_IDS: f"expected '1' and a word, found {count} and {word!r}",
+            kernel.NO_WORD: f"expected '1' and a word, found {count} and {word!r}",
             kernel.LARGE_ID: f"expected an integer of 64 bits, found {word}",
             kernel.NO_FLOAT: f"expected a number, found {word!r}",
         }[problem]

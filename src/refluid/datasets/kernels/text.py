@@ -25,11 +25,11 @@ from refluid.datasets.kernels.numerals import (
     skip_blanks,
 )
 
-IDS, FLOATS, LINE_ID = range(3)  # kinds of slots; a line id is a word, of which a hash is kept
+IDS, FLOATS, WORD = range(3)  # kinds of slots; of a word, a hash is kept
 SKIP_MALFORMED, DROP_ZEROS = 1, 2  # options, to be combined
 
 # What is wrong with a line.
-FINE, LINE_ENDS, NO_COUNT, ZERO_COUNT, WIDTH, FEW_VALUES, NO_ID, NO_FLOAT, LARGE_ID, MANY_HARD, LINE_IDS = range(11)
+FINE, LINE_ENDS, NO_COUNT, ZERO_COUNT, WIDTH, FEW_VALUES, NO_ID, NO_FLOAT, LARGE_ID, MANY_HARD, NO_WORD = range(11)
 
 
 class Report(IntEnum):
@@ -103,7 +103,7 @@ def _read_floats(p, end, count, q, options, hard, hards):
 
 
 @part
-def _read_line_id(p, count, q):
+def _read_word(p, count, q):
     """The same as `_read_ids`, of a word, whose FNV-1a hash is written."""
     p = skip_blanks(p)
     place, code = p, np.uint64(0xCBF29CE484222325)
@@ -113,7 +113,7 @@ def _read_line_id(p, count, q):
         p += 1
         c = load_byte(p)
     if count != 1 or p == place:
-        return LINE_IDS, p, place, 0, q
+        return NO_WORD, p, place, 0, q
     store_int64(q, np.int64(code))
     return FINE, p, place, 1, q + 8
 
@@ -166,8 +166,8 @@ def parse(text, text_end, out, kinds, widths, dense, counts, places, hard, optio
             how = options & ~DROP_ZEROS if dense[slot] else options
             if kinds[slot] == IDS:
                 problem, p, place, kept, q = _read_ids(p, text_end, count, q, how)
-            elif kinds[slot] == LINE_ID:
-                problem, p, place, kept, q = _read_line_id(p, count, q)
+            elif kinds[slot] == WORD:
+                problem, p, place, kept, q = _read_word(p, count, q)
             else:
                 problem, p, place, kept, q, line_hards = _read_floats(p, text_end, count, q, how, hard, line_hards)
             if problem != FINE:
