@@ -15,7 +15,7 @@ from refluid.datasets.text_files import TextFiles
 from refluid.errors import MalformedLineError, PipeCommandError
 
 SCHEMA = Schema((Slot("ids", np.dtype("int64"), dense=False),))
-LARGE = 400_000  # lines: several chunks
+LARGE = 150_000  # lines: several chunks
 
 
 @pytest.fixture(autouse=True)
