@@ -25,10 +25,19 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Any]:
 
     def prepare(function: Callable[..., Any]) -> Any:
         function.__qualname__ += f".{_SOURCES}"
-        compiled = cache(lambda: njit(signature, cache=True, nogil=True, error_model="numpy")(function))
+        compiled = cache(lambda: _compile(signature, function))
         return lambda *arguments: compiled()(*arguments)
 
     return prepare
+
+
+def _compile(signature: str, function: Callable[..., Any]) -> Any:
+    try:
+        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+        return njit(signature, nogil=True, error_model="numpy")(function)  # no folder is writable
 
 
 def part(function: Any) -> Any:
