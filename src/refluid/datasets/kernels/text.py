@@ -120,16 +120,15 @@ def _read_word(p, count, q):
 
 @part
 def _write_counts(counts, out, end, hard, hards, line_hards):
-    """Writes the counts before the values, which move if a count takes more than a byte; returns the new end."""
+    """Writes counts before the values, which move because some take more than a byte; returns the new end."""
     size = 0
     for count in counts:
         size += size_of(count)
     shift = size - len(counts)
-    if shift > 0:
-        for p in range(end - 1, out + len(counts) - 1, -1):
-            store_byte(p + shift, load_byte(p))
-        for h in range(hards, line_hards):
-            hard[h, 2] += shift
+    for p in range(end - 1, out + len(counts) - 1, -1):
+        store_byte(p + shift, load_byte(p))
+    for h in range(hards, line_hards):
+        hard[h, 2] += shift
     for count in counts:
         out = write_count(out, count)
     return end + shift
@@ -152,7 +151,7 @@ def parse(text, text_end, out, kinds, widths, dense, counts, places, hard, optio
     problem = FINE
     while text < text_end:
         p, q, line_hards = text, out + slots, hards
-        slot, place, detail = 0, text, 0
+        slot, place, detail, bits = 0, text, 0, 0
         while slot < slots:
             p = skip_blanks(p)
             place = p
@@ -160,7 +159,7 @@ def parse(text, text_end, out, kinds, widths, dense, counts, places, hard, optio
             detail = count
             if problem != FINE:
                 break
-            if count % widths[slot] != 0:
+            if widths[slot] > 1 and count % widths[slot] != 0:  # a division is slow
                 problem = WIDTH
                 break
             how = options & ~DROP_ZEROS if dense[slot] else options
@@ -173,13 +172,15 @@ def parse(text, text_end, out, kinds, widths, dense, counts, places, hard, optio
             if problem != FINE:
                 break
             counts[slot] = kept
+            store_byte(out + slot, kept)
+            bits |= kept
             slot += 1
         if problem == FINE:
             p = skip_blanks(p)
             longer += load_byte(p) != NEWLINE
             places[records] = out
             records += 1
-            out = _write_counts(counts, out, q, hard, hards, line_hards)
+            out = q if bits < 128 else _write_counts(counts, out, q, hard, hards, line_hards)
             hards = line_hards
         elif problem != MANY_HARD and options & SKIP_MALFORMED:
             problem, p = FINE, place
