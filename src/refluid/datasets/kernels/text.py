@@ -38,7 +38,6 @@ class Report(IntEnum):
     RECORDS, RECORDS_END, TEXT, LINES, PROBLEM, SLOT, PLACE, DETAIL, HARD, LONGER, SKIPPED = range(11)
 
 
-_HARD_COLUMNS = 3  # of a hard number: begin and end of its text, position of its value
 _NEGLIGIBLE = 1e-6  # real Fluid drops smaller floats from sparse slots of data in memory
 
 
@@ -144,6 +143,7 @@ def parse(text, text_end, out, kinds, widths, dense, counts, places, hard, optio
     Args:
       out: the address of the first record. There must be room for 4 times the text, and a byte per slot.
       places: filled with the address of every record.
+      hard: filled with numbers that Python must read: begin and end of their text, address of their value.
       counts: space for one count per slot.
     """
     records, lines, longer, skipped, hards = 0, 0, 0, 0, 0
