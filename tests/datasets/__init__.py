@@ -1,0 +1,1 @@
+"""Tests of refluid.datasets, and the cases that its tests share."""
