@@ -1,14 +1,17 @@
 """Passes over datasets: the same numbers as `Executor.run`, fed ahead, reported, and nothing left behind."""
 
 import _thread
+import gc
 import logging
 import threading
 from functools import cache
+from weakref import ref
 
 import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+from refluid.dataset_runs import without_training
 from refluid.run_reports import described
 
 
@@ -181,18 +184,10 @@ def test_an_error_of_a_step_names_the_batch(capsys):
     dataset, model = Batches(batches), Model()
     with pytest.raises(IndexError, match="99") as raised:
         model.train(dataset)
-    assert raised.value.__notes__ == ["in train_from_dataset, step 3: batch 3 of the dataset"]
+    assert raised.value.__notes__ == [
+        "in train_from_dataset, step 3: batch 3 of the dataset (samples 9 to 12 of the pass)"
+    ]
     assert dataset.closed
-
-
-def test_a_batch_that_knows_its_lines_names_them_in_errors():
-    class Sourced(dict):
-        source = "part-0 lines 5 to 8"
-
-    dataset, model = Batches([Sourced(feeds(1)[0], y=np.zeros((3, 1), "float32"))]), Model()
-    with pytest.raises(Exception) as raised:
-        model.train(dataset)
-    assert raised.value.__notes__[-1].endswith("batch 1 of the dataset, part-0 lines 5 to 8")
 
 
 def test_an_interrupt_closes_the_dataset():
@@ -315,6 +310,25 @@ def test_an_error_in_a_file_names_the_line(files):
         file.write("2 1 x 1 0.5\n")
     with pytest.raises(ValueError, match=r"part-1.*11"):
         Model().train(queue(files))
+
+
+def test_an_error_of_a_step_names_the_files_of_its_batch(files):
+    with open(files[1], "a") as file:
+        file.write("1 99 1 0.5\n")
+    with pytest.raises(IndexError, match="99") as raised:
+        Model().train(queue(files))
+    assert raised.value.__notes__[-1].endswith(
+        f"batch 6 of the dataset (samples 21 to 21 of the pass), from {files[1]}"
+    )
+
+
+def test_programs_that_were_inferred_with_are_freed():
+    program = fluid.Program()
+    assert without_training(program) is program
+    known = ref(program)
+    del program
+    gc.collect()
+    assert known() is None
 
 
 @pytest.mark.parametrize(("places", "drop_last", "sizes"), [(1, True, [[6]] * 3), (2, False, [[6, 6], [6, 2]])])

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from refluid.executor import Executor
 
 _AHEAD = 2  # batches that are prepared while one is computed
+_NAMED = 3  # files of a batch that an error names; samples in memory may come from any of many
 _SMALL = 50e-6  # seconds; a batch that is prepared in less time is small
 
 
@@ -108,7 +109,7 @@ def batches_of(dataset: Any, places: Any, drop_last: bool = True) -> Iterator[li
         yield group
 
 
-_inferring: WeakKeyDictionary[Program, tuple[int, Program]] = WeakKeyDictionary()
+_inferring: WeakKeyDictionary[Program, tuple[int, Program | None]] = WeakKeyDictionary()
 
 
 def without_training(program: Program) -> Program:
@@ -116,7 +117,7 @@ def without_training(program: Program) -> Program:
 
     Real Fluid runs the program of `infer_from_dataset` as it is and trains if it is a training program.
     """
-    version, found = _inferring.get(program, (-1, program))
+    version, found = _inferring.get(program, (-1, None))
     if version != program._version:
         found = program.clone()
         drop_training_ops(found)
@@ -124,9 +125,9 @@ def without_training(program: Program) -> Program:
         block.ops = [op for op in block.ops if not op.role & OpRole.LRSched]
         found.changed()
         if len(block.ops) == len(program.global_block().ops):
-            found = program
+            found = None  # not the program: it would keep itself alive
         _inferring[program] = program._version, found
-    return found
+    return found or program
 
 
 class _Form:
@@ -299,9 +300,12 @@ class _Pass:
             return array
 
     def _where(self, batch: _Batch) -> str:
-        source = getattr(batch.feed, "source", None)
-        lines = "" if source is None else f", {source}"
-        return f"in {self._call}, step {self._progress.steps + 1}: batch {batch.number} of the dataset{lines}"
+        """Where a batch is in the dataset, for errors."""
+        progress, files = self._progress, getattr(batch.feed, "files", ())
+        first = progress.samples + 1
+        samples = f"samples {first} to {progress.samples + _samples(batch.feed)} of the pass"
+        origin = f", from {', '.join(files)}" if 0 < len(files) <= _NAMED else ""
+        return f"in {self._call}, step {progress.steps + 1}: batch {batch.number} of the dataset ({samples}){origin}"
 
 
 def _is_done(prepared: Prepared) -> bool:

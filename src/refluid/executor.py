@@ -86,7 +86,7 @@ class Executor:
         if scope is None:
             scope = global_scope()
         call = None
-        if feed is not None and feed.__class__ is dict and fetch_list.__class__ is list and return_numpy:
+        if feed is not None and isinstance(feed, dict) and fetch_list.__class__ is list and return_numpy:
             # The fast path of a training loop: microseconds count for small models.
             values = list(feed.values())
             arrays = [(v.shape, v.dtype) for v in values if v.__class__ is np.ndarray]

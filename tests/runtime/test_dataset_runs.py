@@ -106,7 +106,9 @@ def test_an_id_out_of_range_is_an_error_of_its_own_batch():
         feeds[4]["ids"] = feeds[4]["ids"] + 1000
         with pytest.raises(OutOfRangeError) as raised:
             trainer.train(feeds)
-        assert raised.value.__notes__ == ["in train_from_dataset, step 5: batch 5 of the dataset"]
+        assert raised.value.__notes__ == [
+            "in train_from_dataset, step 5: batch 5 of the dataset (samples 25 to 30 of the pass)"
+        ]
         trainer.train()  # and training goes on
         trainer.close()
 

@@ -14,7 +14,15 @@ from refluid.readers.threads import map_in_threads
 _BATCHES_AHEAD = 4
 _CHUNK = 1 << 16  # records of a dataset in memory that are cut into batches at once
 
-Feed = dict[str, Any]
+
+class Feed(dict[str, Any]):
+    """The values of a batch by variable; ``files`` are those that its samples come from, where that is known."""
+
+    __slots__ = ("files",)
+
+    def __init__(self, values: dict[str, Any], files: tuple[str, ...] = ()):
+        super().__init__(values)
+        self.files = files
 
 
 def feeds_of(
@@ -36,7 +44,7 @@ def feeds_of(
 
     def make(records: Records) -> Feed:
         with meter.timing("batch"):
-            return feed_of(records)
+            return Feed(feed_of(records), records.files)
 
     def batches() -> Iterator[Records]:
         return islice(split(chunks, batch_size, drop_last=drop_last), skip, None)

@@ -22,18 +22,20 @@ class Records:
     Attributes:
       places: the address of every record.
       blocks: the memory that they lie in.
+      files: what they were read from, where that is known; for messages.
     """
 
     schema: Schema
     places: np.ndarray
     blocks: tuple[np.ndarray, ...]
+    files: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.places)
 
     def __getitem__(self, index: slice | np.ndarray) -> Records:
         """The records of a slice, a mask, or an array of indices."""
-        return Records(self.schema, self.places[index], self.blocks)
+        return Records(self.schema, self.places[index], self.blocks, self.files)
 
     @property
     def nbytes(self) -> int:
@@ -51,7 +53,8 @@ class Records:
         if len(parts) == 1:
             return parts[0]
         places = np.concatenate([np.empty(0, np.int64), *(part.places for part in parts)])
-        return cls(schema, places, tuple(block for part in parts for block in part.blocks))
+        files = tuple(dict.fromkeys(file for part in parts for file in part.files))
+        return cls(schema, places, tuple(block for part in parts for block in part.blocks), files)
 
     @classmethod
     def of_bytes(cls, schema: Schema, data: bytes | np.ndarray, count: int) -> Records:

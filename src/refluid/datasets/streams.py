@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from refluid.datasets.records import Records
@@ -87,7 +88,7 @@ class _FileThread:
         chunks = read(path, self._opened)
         try:
             for chunk in chunks:
-                self._chunks.put(chunk)
+                self._chunks.put(replace(chunk, files=(str(path),)))
         except Closed:
             pass
         except BaseException as error:  # noqa: BLE001 - raised in the consumer
