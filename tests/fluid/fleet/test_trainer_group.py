@@ -60,6 +60,7 @@ def test_workers_without_servers_are_where_their_endpoints_say(given, monkeypatc
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda i: sum_over_workers(fleets[i], "a size", i + 3), range(2))) == [7, 7]
         assert [group_of(fleet).endpoints for fleet in fleets] == [endpoints, endpoints]
+        assert group_of(Fleet(1, servers=fleets[0].servers, endpoints=endpoints)) is group_of(fleets[1])
         list(pool.map(lambda fleet: group_of(fleet).close(), fleets))
 
 

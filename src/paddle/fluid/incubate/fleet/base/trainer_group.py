@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,16 +18,19 @@ from refluid.datasets.schema import Schema
 # Addresses at which trainers listen for each other, in their order, where they cannot find out by themselves.
 TRAINER_ENDPOINTS = "REFLUID_TRAINER_ENDPOINTS"
 
-_groups: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+# By the addresses of all workers and the number of this one, or by the fleet whose workers tell each other.
+_groups: dict[Any, Any] = {}
 
 
 def group_of(fleet: Any) -> Any:
     """The group of a job's workers, opened on first use by all of them; None if there is only one, or no fleet."""
     if fleet is None or fleet.worker_num() == 1:
         return None
-    found = _groups.get(fleet)
+    fixed = _addresses(fleet, fleet.worker_num())
+    key = (fleet.worker_index(), *fixed) if fixed else fleet
+    found = _groups.get(key)
     if found is None or found.is_closed:
-        found = _groups[fleet] = _open(fleet)
+        found = _groups[key] = _open(fleet, fixed)
     return found
 
 
@@ -49,11 +51,10 @@ def exchange(
     return Records.join(schema, [Records.of_bytes(schema, chunk.data, chunk.count) for chunk in chunks])
 
 
-def _open(fleet: Any) -> Any:
+def _open(fleet: Any, fixed: Sequence[str]) -> Any:
     from refluid.runtime.trainer.group import TrainerGroup  # gRPC is loaded with it
 
     worker, workers = fleet.worker_index(), fleet.worker_num()
-    fixed = _addresses(fleet, workers)
     if fixed:
         return TrainerGroup(worker, workers, fixed[worker], lambda address: fixed)
     host = _host_towards(fleet.server_endpoints()[0])
