@@ -215,6 +215,17 @@ def test_shuffles_of_a_dataset_are_repeated(tmp_path):
         assert numbers(resumed.feeds()) == seen + rest
 
 
+def test_a_loader_of_a_dataset_has_its_position(tmp_path):
+    made, resumed = (
+        fluid.io.DataLoader.from_dataset(in_memory(tmp_path, kind="QueueDataset"), fluid.CPUPlace()) for _ in range(2)
+    )
+    passing = iter(made)
+    assert next(passing)[0]["number"].ravel().tolist() == [1, 2]
+    resumed.load_state_dict(made.state_dict())
+    passing.close()
+    assert numbers(step[0] for step in resumed()) == [*range(3, 11)]
+
+
 def test_a_dataset_in_another_order_is_refused(tmp_path):
     made = in_memory(tmp_path, kind="QueueDataset")
     numbers(made.feeds(), 4)

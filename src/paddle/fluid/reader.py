@@ -93,6 +93,14 @@ class DatasetLoader:
     def __call__(self) -> Iterator[list[dict[str, Any]]]:
         return iter(self)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position of the dataset, as JSON: its pass and how many batches of it were taken."""
+        return self._dataset.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next pass continue where `state_dict` was called; call it before the dataset is shuffled."""
+        self._dataset.load_state_dict(state)
+
 
 class GeneratorLoader:
     """A loader of what a generator yields. A generator is a function that returns an iterable, or an iterable."""
