@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -147,7 +148,7 @@ class ServerCalls:
             self._members.why_unreachable(endpoint, error)
             raise
 
-    def _collect(self, request: Request, again: Callable[[], Request]) -> tuple[Any, bytes]:
+    def _collect(self, request: Request, again: Callable[[], Request], patience: float = math.inf) -> tuple[Any, bytes]:
         """The reply to a request, and its bytes. While it is pending, ``again`` makes the next request."""
         wait, replied = self._waits.begin(request.endpoint), False
         try:
@@ -158,22 +159,28 @@ class ServerCalls:
                     replied = True
                     return reply, received
                 self._waits.pending(wait, reply.awaited)
+                if reply.waited_seconds > patience:
+                    names = ", ".join(reply.awaited)
+                    raise self._error(request.endpoint, f"after {reply.waited_seconds:.0f} s still waiting for {names}")
                 request = again()
         except grpc.RpcError as error:
             raise self._refused(request.endpoint, error) from None
         finally:
             self._waits.end(wait, replied=replied)
 
-    def barrier(self, text: str = "") -> dict[int, str]:
+    def barrier(self, text: str = "", patience: float = math.inf) -> dict[int, str]:
         """Waits until every trainer that has not left has reached its barrier of the same number.
 
         Returns the texts that the trainers brought, by trainer; one that had left before is not among them.
+
+        Raises:
+          ServerError: trainers are missing ``patience`` seconds after the first one was there; they are named.
         """
         self._barriers += 1
         endpoint = self.job.endpoints[0]
         buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=self._barriers, text=text))
         ask = partial(self._request, endpoint, "Barrier", buffers)
-        reply, _ = self._collect(ask(), ask)
+        reply, _ = self._collect(ask(), ask, patience)
         return dict(reply.texts)
 
     def status(self) -> list[dict[str, Any]]:

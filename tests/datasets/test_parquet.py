@@ -2,6 +2,7 @@
 
 import sys
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -185,6 +186,29 @@ def test_a_damaged_file_is_reported(tmp_path, name):
     (tmp_path / name).write_bytes(b"this is text\n" * 10)
     with pytest.raises(ColumnError, match=f"{name}: not a file of this kind"):
         feeds([tmp_path / name])
+
+
+def test_files_elsewhere_are_read(tmp_path):
+    pq.write_table(table(), tmp_path / "a.parquet")
+    url = "memory://parquet/a.parquet"
+    with fsspec.open(url, "wb") as stream:
+        stream.write((tmp_path / "a.parquet").read_bytes())
+    assert_equal(feeds([url]), feeds([text_file(tmp_path)]))
+
+
+def test_a_file_that_a_command_downloads_is_read(tmp_path):
+    pq.write_table(table(), tmp_path / "a.parquet")
+    made = dataset(["hdfs:/somewhere/a.parquet"])
+    made.set_download_cmd(f"cat {tmp_path / 'a.parquet'} #")
+    assert [feed["label"].shape for feed in made.feeds()] == [(3, 1), (1, 1)]
+
+
+def test_rows_have_no_ids(tmp_path):
+    pq.write_table(table(), tmp_path / "a.parquet")
+    made = dataset([tmp_path / "a.parquet"], "InMemoryDataset")
+    made.set_merge_by_lineid(2)
+    with pytest.raises(ValueError, match="a.parquet: rows have no ids, which set_merge_by_lineid .* need"):
+        made.load_into_memory()
 
 
 def test_a_pipe_command_makes_text_of_any_file(tmp_path):

@@ -43,6 +43,10 @@ class ColumnFiles:
 
     def read(self, source: AnySource, meter: Meter) -> Generator[Records]:
         """The records of a file, chunk by chunk."""
+        if self._schema.has_line_id:
+            raise ValueError(
+                f"{source}: rows have no ids, which set_merge_by_lineid and parse_ins_id need; use text files"
+            )
         first_row = 0
         with closing(_tables(source, self._names)) as tables:
             while True:

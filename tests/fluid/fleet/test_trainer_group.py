@@ -17,7 +17,8 @@ class Session:
     def __init__(self, others):
         self.others, self.actions = others, []
 
-    def barrier(self, text):
+    def barrier(self, text, patience):
+        assert patience == 900
         return {0: text, **self.others}
 
     def on_leave(self, action):

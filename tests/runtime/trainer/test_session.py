@@ -31,6 +31,7 @@ class Server:
     def __init__(self, endpoint, exchange=lambda number, context: None):
         self.endpoint, self.heard, self.sizes, self._exchange = endpoint, [], [], exchange
         handlers = {"Join": self._join, "Exchange": self._answer, "Leave": self._leave, "Heartbeat": self._beat}
+        handlers["Barrier"] = self._answer
         self.heartbeats = 0
         self._grpc = listen(endpoint, handlers, threads=12)
         self._grpc.start()
@@ -189,3 +190,13 @@ def test_a_script_that_just_ends_sends_its_last_gradients_and_leaves(endpoints, 
     finally:
         for server in servers:
             server.stop()
+
+
+def test_those_that_do_not_come_to_a_barrier_are_named(job):
+    def others_are_missing(number, context):
+        return pb.ExchangeReply(pending=True, awaited=["trainer 1 (has not joined)"], waited_seconds=5.0 * number)
+
+    (server,), session = job(others_are_missing)
+    with pytest.raises(ServerError, match=r"after 15 s still waiting for trainer 1 \(has not joined\)"):
+        session.barrier(patience=12.0)
+    assert len(server.heard) == 3
