@@ -52,7 +52,7 @@ def exchange(
     return Records.join(schema, [Records.of_bytes(schema, chunk.data, chunk.count) for chunk in chunks])
 
 
-def _open(fleet: Any, fixed: Sequence[str]) -> Any:
+def _open(fleet: Any, fixed: list[str]) -> Any:
     from refluid.runtime.trainer.group import TrainerGroup  # gRPC is loaded with it
 
     worker, workers = fleet.worker_index(), fleet.worker_num()
