@@ -7,8 +7,9 @@ import pytest
 import paddle.fluid as fluid
 from cluster.jobs import free_endpoints
 from paddle.fluid.incubate.fleet.base import trainer_group
-from paddle.fluid.incubate.fleet.base.role_maker import UserDefinedRoleMaker
+from paddle.fluid.incubate.fleet.base.role_maker import Role, UserDefinedRoleMaker
 from paddle.fluid.incubate.fleet.base.trainer_group import group_of, sum_over_workers
+from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import DistributedTranspiler
 
 
 class Session:
@@ -84,6 +85,13 @@ def test_workers_tell_each_other_their_addresses_through_servers():
 def test_workers_that_have_left_are_named():
     with pytest.raises(RuntimeError, match=r"workers \[1\] have left the job, so data cannot be shuffled across all 2"):
         group_of(Fleet(servers=["127.0.0.1:1"], session=Session({})))
+
+
+def test_workers_cannot_meet_before_their_servers_are_known():
+    fleet = DistributedTranspiler()
+    fleet.init(UserDefinedRoleMaker(0, Role.WORKER, 2, free_endpoints(1)))
+    with pytest.raises(ValueError, match="minimize.loss. before workers meet"):
+        group_of(fleet)
 
 
 def test_without_a_fleet_samples_stay_here(tmp_path):

@@ -127,7 +127,11 @@ class DistributedTranspiler(Fleet):
             self.main_program, self.startup_program = self._transpiler.get_pserver_programs(endpoint)
 
     def _mode_of_job(self) -> TrainingMode:
-        assert self._config is not None
+        if self._config is None:
+            raise ValueError(
+                "fleet: the servers of this job are not known yet; call "
+                "fleet.distributed_optimizer(...).minimize(loss) before workers meet"
+            )
         return choose_mode(self._config)
 
     def _program(self, caller: str) -> Program:
