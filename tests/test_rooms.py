@@ -22,7 +22,7 @@ FILES = {
 }
 OPEN = {"alignment", "backend", "errors", "faults", "flags", "log", "profiling", "tables", *FILES}
 # Where values live: named arrays, devices, files.
-STATE = {"refluid.places", "refluid.scope", "refluid.files.recordio", "refluid.files.tensors", "refluid.tensors"}
+STATE = {f"refluid.{name}" for name in ("files.recordio", "files.tensors", "meshes", "places", "scope", "tensors")}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
 COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers", "refluid.datasets"}
 RUNTIME = {

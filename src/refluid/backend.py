@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import jax
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Sharding, SingleDeviceSharding
 
 _ASYNC_DISPATCH = "jax_cpu_enable_async_dispatch"
 # What XLA leaves to YNNPACK: by default matrix products, of which it computes the smaller ones on one core only.
@@ -50,8 +50,18 @@ class Target:
     """
 
     device: Device
-    sharding: SingleDeviceSharding
+    sharding: Sharding
     is_cpu: bool
+
+    @property
+    def replicas(self) -> int:
+        """How many copies of a program a step runs; see `refluid.meshes`."""
+        return 1
+
+    @property
+    def key(self) -> Any:
+        """Identifies what steps are compiled for."""
+        return self.device
 
     def compiler_options(self, shares_products: bool) -> dict[str, str]:
         """Options that a step is compiled with, in addition to those that the user sets in XLA_FLAGS.

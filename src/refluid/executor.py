@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -23,6 +24,7 @@ from refluid.errors import FeedError, OpError, PaddingWarning, UninitializedErro
 from refluid.feeding import check_feed, plain_feed, read_feed, signature, with_feed_hint
 from refluid.fetching import as_numpy, as_tensor, check_fetches, copied, fetch_names
 from refluid.ir.block import Block
+from refluid.ir.operator import Operator
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.vartype import VarType
 from refluid.lowering.buckets import Buckets
@@ -35,6 +37,7 @@ from refluid.ops.core.values import to_dense
 from refluid.places import CPUPlace, Place, check_place
 from refluid.reading import reading_of, take_batches
 from refluid.scope import Scope, global_scope
+from refluid.splitting import merged, read_feeds, separate, split_feed
 from refluid.tensors import RemoteArray
 
 _uids = itertools.count()
@@ -86,7 +89,7 @@ class Executor:
         if scope is None:
             scope = global_scope()
         call = None
-        if feed is not None and isinstance(feed, dict) and fetch_list.__class__ is list and return_numpy:
+        if isinstance(feed, dict) and fetch_list.__class__ is list and return_numpy and return_merged:
             # The fast path of a training loop: microseconds count for small models.
             values = list(feed.values())
             arrays = [(v.shape, v.dtype) for v in values if v.__class__ is np.ndarray]
@@ -97,7 +100,7 @@ class Executor:
                 if step is not None and profiling.recorder is None and not flags.check_nan_inf:
                     with jax.enable_x64(True):
                         return [copied(value) for value in step(values)]
-        return self._run(program, feed, fetch_list, scope, return_numpy, call)
+        return self._run(program, feed, fetch_list, scope, return_numpy, return_merged, call)
 
     def _program(self, program: Any) -> Program:
         if self._closed:
@@ -107,18 +110,25 @@ class Executor:
         return default_main_program() if program is None else _program_of(program)
 
     def _run(
-        self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, call: Any
+        self,
+        program: Program,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope,
+        return_numpy: bool,
+        return_merged: bool,
+        call: Any,
     ) -> list[Any]:
-        plainer = plain_feed(feed)
+        how = {"scope": scope, "return_numpy": return_numpy, "return_merged": return_merged}
+        plainer = plain_feed(feed) if program.target is None else None
         if plainer is not None:
-            return self.run(program, plainer, fetch_list, scope=scope, return_numpy=return_numpy)
+            return self.run(program, plainer, fetch_list, **how)
         reading = reading_of(program)
         if reading.makers:
             reading.prepare(scope)
         missing = reading.missing(feed)
         if missing:
-            feed = {**take_batches(missing, scope), **(feed or {})}
-            return self.run(program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
+            return self.run(program, _with_batches(program, missing, feed, scope), fetch_list, **how)
         fetches = fetch_names(fetch_list) if fetch_list is not None else ()
         key, values = self.prepare(program, feed, fetches, scope)
         # Programs keep their widths whatever the user's own JAX is set to.
@@ -127,11 +137,16 @@ class Executor:
                 step, results = self.find_and_run(program, key, scope, values)
             except PaddingError as error:
                 self.give_up_padding(program, error)
-                return self._run(program, feed, fetch_list, scope, return_numpy, None)
+                return self._run(program, feed, fetch_list, scope, return_numpy, return_merged, None)
             if call is not None and _all_arrays(results):
                 lowered(program).remember_call(call, step)
             with profiling.record("fetch"):
-                read = as_numpy if return_numpy else as_tensor
+                if program.target is not None:
+                    read = partial(
+                        merged if return_merged else separate, target=program.target, return_numpy=return_numpy
+                    )
+                else:
+                    read = as_numpy if return_numpy else as_tensor
                 return [read(name, value) for name, value in zip(fetches, results, strict=True)]
 
     def train_from_dataset(
@@ -188,18 +203,18 @@ class Executor:
         program = without_training(self._program(program))
         run_dataset(self, "infer_from_dataset", program, dataset, scope, thread, reports)
 
-    def prepare(
-        self, program: Program, feed: Mapping[str, Any] | None, fetches: tuple[str, ...], scope: Scope
-    ) -> tuple[StepKey, list[Any]]:
+    def prepare(self, program: Program, feed: Any, fetches: tuple[str, ...], scope: Scope) -> tuple[StepKey, list[Any]]:
         """Returns the key of the step for a feed, and the values that the step takes; padding is part of both."""
         exact = program in self._exact
-        names, values = read_feed(program, feed, self.target, self.buckets, exact) if feed else ((), [])
+        target: Any = program.target or self.target
+        read = read_feed if program.target is None else read_feeds
+        names, values = read(program, feed, target, self.buckets, exact) if feed else ((), [])
         key = StepKey(
             program._version,
             names,
             signature(values),
             fetches,
-            self.target.device,
+            target.key,
             self._eager,
             not exact,
             self._eager_loops.get(program, _NONE),
@@ -258,6 +273,7 @@ class Executor:
                 key.feeds,
                 key.fetches,
                 self.place,
+                target=program.target,
                 eager=key.eager,
                 padded=key.padded,
                 eager_loops=key.eager_loops,
@@ -312,10 +328,18 @@ def _no_step() -> None:
 
 
 def _program_of(program: Any) -> Program:
-    inner = getattr(program, "_single_device_program", None)
+    inner = getattr(program, "_program_to_run", None)
     if inner is None:
         raise TypeError(f"Executor.run takes a Program or a CompiledProgram, not {type(program).__name__}")
     return inner()
+
+
+def _with_batches(program: Program, ops: Sequence[Operator], feed: Any, scope: Scope) -> Any:
+    """The feed, with the next batches of `read` operators; one for each replica."""
+    if program.target is None:
+        return {**take_batches(ops, scope), **(feed or {})}
+    feeds = feed if isinstance(feed, list | tuple) else split_feed(program, feed or {}, program.target.local)
+    return [{**take_batches(ops, scope), **each} for each in feeds]
 
 
 def _all_arrays(results: Sequence[Any]) -> bool:

@@ -32,7 +32,7 @@ def read_feed(
         if value.__class__ is LoDTensor and value._lod and value.value is not None:
             tensors[name] = value
         elif value.__class__ is not np.ndarray:
-            values[i] = target.move(_feed_value(program.global_block(), name, value))
+            values[i] = target.move(feed_value(program.global_block(), name, value))
     if tensors:
         padded = buckets.fit(tensors, exact)
         values = [padded.get(name, value) for name, value in zip(feed, values, strict=True)]
@@ -73,7 +73,7 @@ def _ragged_signature(value: Ragged) -> tuple[Any, ...]:
     return data.shape, data.dtype, tuple(offsets.shape for offsets in value.offsets), value.longest
 
 
-def _feed_value(block: Block, name: str, value: Any) -> Any:
+def feed_value(block: Block, name: str, value: Any) -> Any:
     """Converts a fed value to an array; lists and scalars take the variable's dtype."""
     if isinstance(value, LoDTensor):
         if value.value is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,8 +11,9 @@ from functools import cache
 import jax
 
 from refluid import backend
-from refluid.backend import Device
+from refluid.backend import Device, Target
 from refluid.flags import read_flag
+from refluid.meshes import mesh_target
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,4 +116,28 @@ def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]
 
 
 def _cpu_num(device_count: int | None) -> int:
-    return device_count or int(os.environ.get("CPU_NUM", "1"))
+    if device_count:
+        return device_count
+    if "CPU_NUM" not in os.environ:
+        warnings.warn("CPU_NUM is not set, so 1 CPU device is used; set it to use more", stacklevel=3)
+        os.environ["CPU_NUM"] = "1"
+    return int(os.environ["CPU_NUM"])
+
+
+def default_places() -> list[Place]:
+    """The places that replicas of a program run at: all GPUs, or as many CPU devices as CPU_NUM says."""
+    return list(cuda_places()) if is_compiled_with_cuda() else list(cpu_places())
+
+
+def replica_target(places: Sequence[Place]) -> Target:
+    """What a step runs on that has a replica at each of these places."""
+    for place in places:
+        check_place(place, "with_data_parallel")
+    if len(places) == 1:
+        return backend.target(places[0].device())
+    devices = [place.device() for place in places]
+    if len(set(devices)) < len(devices):  # Fluid's CPU places are all alike
+        devices = _devices(devices[0].platform)[: len(places)]
+    if len(devices) < len(places):
+        raise RuntimeError(f"JAX has {len(devices)} devices")
+    return mesh_target(devices)

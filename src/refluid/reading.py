@@ -6,7 +6,7 @@ Both happen before a step. Operators that make readers run first, unless the sco
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -40,11 +40,12 @@ class Reading:
         for op in self.makers:
             _make(op, scope)
 
-    def missing(self, feed: Mapping[str, Any] | None) -> list[Operator]:
+    def missing(self, feed: Any) -> list[Operator]:
         """The operators that must read, because not all their variables are fed."""
         if not self.reads:
             return []
-        return [op for op in self.reads if not feed or any(name not in feed for name in op.output("Out"))]
+        fed = feed[0] if isinstance(feed, list | tuple) and feed else feed
+        return [op for op in self.reads if not fed or any(name not in fed for name in op.output("Out"))]
 
 
 def reading_of(program: Program) -> Reading:

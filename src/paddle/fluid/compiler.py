@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from refluid.ir import Program
-from refluid.places import is_compiled_with_cuda
+from refluid.backend import Target
+from refluid.ir import OpRole, Program
+from refluid.places import default_places, replica_target
+from refluid.transpiler.data_parallel import LossScale, ReduceGradients
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 
@@ -96,8 +97,10 @@ class CompiledProgram:
         self._build_strategy = build_strategy
         self._exec_strategy: ExecutionStrategy | None = None
         self._loss_name: str | None = None
-        self._places: Sequence[Any] | None = None
+        self._places: Any = None
+        self._share_vars_from: CompiledProgram | None = None
         self._is_data_parallel = False
+        self._replicated: tuple[int, Program] | None = None  # the version it was made from, the program to run
 
     def with_data_parallel(
         self,
@@ -107,11 +110,21 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Sequence[Any] | None = None,
     ) -> CompiledProgram:
-        """Requests one replica per device; the executor splits the batch over them."""
+        """Runs one replica of the program on each device, on its share of the batch; gradients are averaged.
+
+        Args:
+          loss_name: the loss that backward starts from; needed for training programs.
+          build_strategy: how gradients meet, and options that XLA has no use for.
+          exec_strategy: has no effect: XLA schedules operators.
+          share_vars_from: another data-parallel program, whose variables are used. Programs share the variables of the
+            scope they run in anyway.
+          places: one for each replica; by default all GPUs or, without any, as many CPU devices as CPU_NUM says when
+            the program runs first.
+        """
         if self._is_data_parallel:
-            raise RuntimeError("with_data_parallel has already been called on this program")
+            raise AssertionError("with_data_parallel has already been called on this program")
         self._is_data_parallel = True
-        self._loss_name, self._places = loss_name, places
+        self._loss_name, self._places, self._share_vars_from = loss_name, places, share_vars_from
         self._build_strategy = build_strategy or self._build_strategy
         self._exec_strategy = exec_strategy
         return self
@@ -120,25 +133,45 @@ class CompiledProgram:
         """Returns itself: XLA optimizes inference programs like all others."""
         return self
 
+    _with_inference_optimize = with_inference_optimize
+
     @property
     def program(self) -> Program:
         return self._program
 
-    def _single_device_program(self) -> Program:
-        """Returns the program the executor runs; several devices require collective mode."""
-        devices = self._device_count()
-        if devices > 1:
-            raise NotImplementedError(
-                f"data parallelism over {devices} devices requires collective mode, which is not supported yet; "
-                "set CPU_NUM=1 or pass a single place"
-            )
-        return self._program
+    def _program_to_run(self) -> Program:
+        """The program itself or, for several replicas, a copy whose gradients are averaged."""
+        if not self._is_data_parallel:
+            return self._program
+        version = self._program._version
+        if self._replicated is None or self._replicated[0] != version:
+            self._replicated = version, self._replicate()
+        return self._replicated[1]
+
+    def _replicate(self) -> Program:
+        self._check_arguments()
+        program, target = self._program, self._target()
+        if target.replicas == 1:
+            return program
+        scale = LossScale(int(getattr(self._build_strategy, "gradient_scale_strategy", LossScale.AVERAGE)))
+        copy = ReduceGradients(target.replicas, self._loss_name, scale).apply(program)
+        copy.uid, copy.target = program.uid, target  # they share the program's random numbers
+        return copy
+
+    def _check_arguments(self) -> None:
+        other = self._share_vars_from
+        if other is not None and not other._is_data_parallel:
+            raise ValueError("share_vars_from is not data-parallel; call its with_data_parallel first")
+        trains = any(op.role & OpRole.Backward for op in self._program.global_block().ops)
+        if trains and self._loss_name is None:
+            raise AssertionError("the program has backward ops, so with_data_parallel needs loss_name")
+
+    def _target(self) -> Target:
+        """Where the replicas run; decided once."""
+        if self._places is None:
+            self._places = default_places()
+        places = self._places if isinstance(self._places, list | tuple) else [self._places]
+        return replica_target(places)
 
     def _device_count(self) -> int:
-        if not self._is_data_parallel:
-            return 1
-        if self._places is not None:
-            return len(self._places) if isinstance(self._places, list | tuple) else 1
-        if is_compiled_with_cuda():
-            return len([x for x in os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",") if x])
-        return int(os.environ.get("CPU_NUM", "1"))
+        return self._target().replicas if self._is_data_parallel else 1

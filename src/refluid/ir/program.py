@@ -32,10 +32,11 @@ class Program:
         self._is_chief = False
         self._parameters_on_pservers: Any = None
         self._is_test = False
+        self.target: Any = None  # the devices that run it, if not the executor's (refluid.meshes); never copied
         self.lowered: Any = None  # what the lowering keeps of this program (refluid.lowering.lowered); never copied
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "lowered": None}
+        return {**self.__dict__, "target": None, "lowered": None}
 
     # Identity: what compiled code depends on
 

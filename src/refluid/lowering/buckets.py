@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -70,15 +70,24 @@ class Buckets:
 
     def fit(self, tensors: Mapping[str, LoDTensor], exact: bool = False) -> dict[str, Ragged]:
         """Converts fed tensors to ragged values; ``exact`` keeps the numbers of rows and sequences as they are."""
-        if exact:
-            return {name: _ragged(tensor, {"longest": round_up(_longest(tensor))}) for name, tensor in tensors.items()}
-        by_feed = {name: _needs(tensor) for name, tensor in tensors.items()}
-        needs = {(name, kind): size for name, of_feed in by_feed.items() for kind, size in of_feed.items()}
-        sizes = dict(zip(needs, self._sizes(needs), strict=True))
-        return {
-            name: _ragged(tensor, {kind: sizes[name, kind] for kind in by_feed[name]})
-            for name, tensor in tensors.items()
+        return self.fit_all([tensors], exact)[0]
+
+    def fit_all(self, feeds: Sequence[Mapping[str, LoDTensor]], exact: bool = False) -> list[dict[str, Ragged]]:
+        """Converts the tensors of several feeds to ragged values of the same sizes."""
+        by_feed = [{name: _needs(tensor) for name, tensor in feed.items()} for feed in feeds]
+        needs = {
+            (name, kind): max(needed[name][kind] for needed in by_feed)
+            for name, kinds in by_feed[0].items()
+            for kind in kinds
         }
+        if exact:
+            sizes = {need: round_up(size) for need, size in needs.items() if need[1] == "longest"}
+        else:
+            sizes = dict(zip(needs, self._sizes(needs), strict=True))
+        by_name: dict[str, dict[str, int]] = {}
+        for (name, kind), size in sizes.items():
+            by_name.setdefault(name, {})[kind] = size
+        return [{name: _ragged(tensor, by_name[name]) for name, tensor in feed.items()} for feed in feeds]
 
     def _sizes(self, needs: Mapping[Need, int]) -> tuple[int, ...]:
         """Returns sizes for all needs of a feed: a set in use, or a new one.

@@ -14,9 +14,13 @@ from refluid.ir.operator import Operator
 from refluid.lowering.checks import Checks, Guard
 from refluid.lowering.interpreter import Context, run
 from refluid.lowering.layout import channels_last
+from refluid.lowering.over_mesh import everywhere, over_mesh
 from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
 from refluid.lowering.staging import Shifted
+from refluid.meshes import MeshTarget
+from refluid.ops.core import replicas
+from refluid.ops.core.noise import fold_in
 
 _LARGE_MATRIX = 1 << 19  # elements
 
@@ -78,6 +82,8 @@ class PieceFunction:
         # Accelerators choose their own layouts.
         function = channels_last(self._run) if target.is_cpu else self._run
         options = target.compiler_options(_shares_products(self._piece.piece.schedule.ops))
+        if isinstance(target, MeshTarget):
+            return over_mesh(function, target, self._piece, options)
         return jax.jit(function, donate_argnums=0, out_shardings=target.sharding, compiler_options=options)
 
     def prepare(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> None:
@@ -122,6 +128,7 @@ class PieceFunction:
         if self.in_step is not None:
             flags = [flags[number] for number in self.in_step]
         if flags:  # a bad id must not change the state
+            flags = everywhere(flags)
             fine = jnp.all(jnp.stack(flags))
             for i, before in enumerate(mutable):
                 written[i] = jax.tree.map(lambda new, old: jnp.where(fine, new, old), written[i], before)
@@ -137,6 +144,8 @@ class PieceFunction:
         if key_data is not None:
             key_data = jnp.asarray(key_data)
             context.key = context.seed_key = jax.random.wrap_key_data(key_data)
+            if replicas.count() > 1:  # but parameters start alike
+                context.key = fold_in(context.key, replicas.index())
             if self._options.seeded:
                 context.seed_key = jax.random.wrap_key_data(key_data.at[1].set(0))
         return context

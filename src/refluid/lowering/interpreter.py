@@ -119,7 +119,8 @@ def run(schedule: Schedule, env: Environment, context: Context) -> None:
     """Runs every operator of the schedule on ``env``."""
     shared = frozenset(schedule.forward_of.values())
     for group in schedule.groups:
-        together = group[0].definition.together is not None and context.in_place()
+        definition = group[0].definition
+        together = definition.together is not None and (context.in_place() or not definition.in_place)
         done = _run_together(group, env) if together else ()
         for op in group:
             if op not in done:

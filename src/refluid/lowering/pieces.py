@@ -36,6 +36,7 @@ class Options:
     target: Target
     feeds: frozenset[str]
     persists: frozenset[str]  # persistable names that the step writes
+    state: frozenset[str]  # names that the step reads from the scope or writes there
     seeded: bool
     eager: bool
     padded: bool

@@ -16,15 +16,17 @@ import jax
 import numpy as np
 
 from refluid import backend
-from refluid.backend import Device
+from refluid.backend import Target
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
 from refluid.lowering.compiled_piece import CompiledPiece, PieceFunction
 from refluid.lowering.exchange import ExchangePiece
 from refluid.lowering.host_piece import HostPiece
+from refluid.lowering.over_mesh import Copies, copies_of
 from refluid.lowering.pieces import Binding, Count, Holder, Options, Run, StepPiece
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Staging, unstaged
+from refluid.meshes import MeshTarget
 from refluid.ops.core.values import SelectedRows
 from refluid.places import Place
 from refluid.scope import Scope
@@ -43,7 +45,7 @@ class StepKey(NamedTuple):
     feeds: tuple[str, ...]
     signature: tuple[Any, ...]  # shapes and dtypes of the feeds
     fetches: tuple[str, ...]
-    device: Device
+    target: Any  # the device, or the mesh of several
     eager: bool
     padded: bool
     eager_loops: frozenset[int]  # loops that cannot be compiled, by the index of their block
@@ -60,6 +62,7 @@ class CompiledStep:
         fetches: Sequence[str],
         place: Place,
         *,
+        target: Target | None = None,
         eager: bool = False,
         padded: bool = False,
         eager_loops: frozenset[int] = frozenset(),
@@ -69,7 +72,7 @@ class CompiledStep:
         fed = frozenset(feeds)
         remote = remote - fed
         plan = make_plan(block, fetches, eager_loops=eager_loops, remote=remote)
-        target = backend.target(place.device())
+        target = target or backend.target(place.device())
         self.block, self.feeds, self.fetches = block, tuple(feeds), tuple(fetches)
         self.reads = tuple(name for name in plan.reads if name not in fed)
         self.options = Options(
@@ -77,6 +80,7 @@ class CompiledStep:
             target,
             fed,
             frozenset(plan.persists),
+            frozenset({*self.reads, *plan.persists}),
             seeded=bool(block.program.random_seed),
             eager=eager,
             padded=padded,
@@ -96,7 +100,9 @@ class CompiledStep:
 
     def bind(self, scope: Scope) -> Step:
         """Binds the step to a scope, without running it."""
-        return SinglePieceStep(self, scope) if self._is_single else PieceByPieceStep(self, scope)
+        if self._is_single:
+            return (MeshStep if isinstance(self.options.target, MeshTarget) else SinglePieceStep)(self, scope)
+        return PieceByPieceStep(self, scope)
 
     def step_in(self, scope: Scope) -> Step | None:
         """The step stored for a scope, if its variables are still the same."""
@@ -184,6 +190,9 @@ class SinglePieceStep(Step):
         if not self._awaited and results:
             # JAX may still be reading the fed arrays in place on another thread; the caller may modify them after this.
             jax.block_until_ready(results[0])
+        return self._fetch(results, feeds)
+
+    def _fetch(self, results: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
         return [self._unwritten(i, feeds) if index is None else results[index] for i, index in enumerate(self._fetched)]
 
     def _unwritten(self, fetch: int, feeds: Sequence[Any]) -> Any:
@@ -191,6 +200,25 @@ class SinglePieceStep(Step):
         if name in self.compiled.feeds:
             return feeds[self.compiled.feeds.index(name)]
         return self.holders[name].value
+
+
+class MeshStep(SinglePieceStep):
+    """A step that is one compiled piece, over the devices of a mesh."""
+
+    def __init__(self, compiled: CompiledStep, scope: Scope):
+        super().__init__(compiled, scope)
+        target = compiled.options.target
+        assert isinstance(target, MeshTarget)
+        self._target = target
+        self._stage = target.feed
+        state = compiled.options.state
+        self._copied = [place for place, name in enumerate(compiled.fetches) if name in state]
+
+    def _fetch(self, results: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
+        fetched = super()._fetch(results, feeds)
+        for place in self._copied:
+            fetched[place] = Copies(copies_of(fetched[place], self._target))
+        return fetched
 
 
 class PieceByPieceStep(Step):

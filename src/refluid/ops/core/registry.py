@@ -73,6 +73,7 @@ class OpDef:
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None  # attrs -> slots that hold SelectedRows
     together: Callable[..., list[Any]] | None = None
+    in_place: bool = False
     slices: Slicing | None = None
     moves_values: bool | Callable[[dict[str, Any]], bool] = False
     overwrites: tuple[str, str] | None = None
@@ -159,6 +160,7 @@ def op(
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
     sparse_outputs: Callable[[dict[str, Any]], set[str]] | None = None,
     together: Callable[..., list[Any]] | None = None,
+    in_place: bool = False,
     slices: Slicing | None = None,
     moves_values: bool | Callable[[dict[str, Any]], bool] = False,
     overwrites: str | None = None,
@@ -197,7 +199,8 @@ def op(
       sparse_outputs: called with the attributes; returns the output slots that hold SelectedRows instead of arrays.
       together: a faster rule for several operators with the same attributes that do not depend on each other. Called
         with a list of the positional arguments of each, and the attributes; returns for each the result of the rule, or
-        None if the rule has to be called. It may update state in place.
+        None if the rule has to be called.
+      in_place: ``together`` updates state in place, so it is called only where the old state is no longer needed.
       slices: how the op applies to a slice of the rows of a parameter. "rows": as it does to these rows of the whole;
         "sum": it computes a part of the sum; "norm": it needs a norm of the whole, which the transpiler adds up from
         parts; "fill": it fills a variable of any shape uniformly.
@@ -231,6 +234,7 @@ def op(
                 row_wise=row_wise,
                 sparse_outputs=sparse_outputs,
                 together=together,
+                in_place=in_place,
                 slices=slices,
                 moves_values=moves_values,
                 overwrites=None if overwrites is None else _pair(overwrites),

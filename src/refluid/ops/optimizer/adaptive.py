@@ -69,6 +69,7 @@ def _suits_kernel(param, grad, rate, moment1, moment2, power1, power2, beta1_ten
     inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Beta1Tensor? Beta2Tensor?",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     together=_adam_in_one_pass,
+    in_place=True,
 )
 def adam(
     param,

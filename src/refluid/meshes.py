@@ -1,0 +1,74 @@
+"""Meshes: several devices that run the replicas of a program together, as the target of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from refluid.backend import Device, Target
+from refluid.ops.core.replicas import AXIS
+
+
+@dataclass(frozen=True)
+class MeshTarget(Target):
+    """The devices of a mesh, one replica on each; ``device`` is the first one of this process.
+
+    State is replicated: every device holds its own copy, and the scope reads that of the first.
+    """
+
+    mesh: Mesh
+
+    @property
+    def replicas(self) -> int:
+        return self.mesh.size
+
+    @property
+    def key(self) -> Any:
+        return self.mesh
+
+    @cached_property
+    def local(self) -> int:
+        """How many of the replicas belong to this process."""
+        return len(self.mesh.local_devices)
+
+    @cached_property
+    def split(self) -> NamedSharding:
+        """The sharding of a value whose rows are split over the replicas."""
+        return NamedSharding(self.mesh, PartitionSpec(AXIS))
+
+    def move(self, values: Any) -> Any:
+        """A tree of values with a copy of every array on each device."""
+        return jax.tree.map(lambda x: self._replicated(x) if self._is_elsewhere(x) else x, values)
+
+    def _replicated(self, value: Any) -> Any:
+        if self.local == self.replicas:
+            return jax.device_put(value, self.sharding)
+        array = np.asarray(value)
+        return jax.make_array_from_callback(array.shape, self.sharding, lambda place: array[place])
+
+    def _is_elsewhere(self, value: Any) -> bool:
+        return isinstance(value, jax.Array) and not self.sharding.is_equivalent_to(value.sharding, value.ndim)
+
+    def feed(self, values: Sequence[Any]) -> list[Any]:
+        """Feeds whose rows are split over the replicas; each process gives the rows of its own."""
+        if self.local == self.replicas:
+            return list(values)
+        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.split, np.asarray(x)), list(values))
+
+
+def mesh_target(devices: Sequence[Device]) -> MeshTarget:
+    """The target of a step with one replica on each of these devices."""
+    return _mesh_target(tuple(devices))
+
+
+@cache
+def _mesh_target(devices: tuple[Any, ...]) -> MeshTarget:
+    mesh = Mesh(np.array(devices), (AXIS,))
+    here = mesh.local_devices[0]
+    return MeshTarget(here, NamedSharding(mesh, PartitionSpec()), here.platform == "cpu", mesh)
