@@ -48,6 +48,16 @@ TESTED_ELSEWHERE = {
         "server_sum split_byref split_selected_rows".split(),
         _EXCHANGE,
     ),
+    # Between replicas, of which real Fluid has several on GPUs only.
+    **dict.fromkeys(
+        "allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod c_allreduce_sum c_broadcast "
+        "c_reducescatter c_sync_calc_stream c_sync_comm_stream".split(),
+        "tests/ops/test_collective.py::test_replicas_communicate",
+    ),
+    **dict.fromkeys(
+        "c_comm_init c_comm_init_all c_gen_nccl_id gen_nccl_id".split(),
+        "tests/ops/host/test_joining.py::test_a_startup_program_joins_processes",
+    ),
     # Readers, not values.
     "create_double_buffer_reader": _READERS,
     "create_py_reader": _READERS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -46,6 +47,11 @@ class HostContext:
     def read(self, path: str, as_half: bool) -> list[Any]:
         """Reads values for the op's outputs from a file."""
         return read_values(path, self.operator, self.scope, as_half)
+
+    def join(self, endpoints: tuple[str, ...], rank: int) -> None:
+        """Joins the processes at these endpoints; a single one has nobody to join."""
+        if len(endpoints) > 1:
+            import_module("refluid.runtime.collective").join(endpoints, rank)
 
 
 class HostPiece(StepPiece):

@@ -58,3 +58,7 @@ class Host(Protocol):
     def read(self, path: str, as_half: bool) -> list[Any]:
         """Reads values for the op's outputs from a file."""
         ...
+
+    def join(self, endpoints: tuple[str, ...], rank: int) -> None:
+        """Joins this process, number ``rank``, with those at the other endpoints; once for the life of the process."""
+        ...
