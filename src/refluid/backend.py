@@ -7,6 +7,7 @@ docs/decisions/0003-inline-dispatch.md and 0004-matrix-products.md.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -17,6 +18,8 @@ from jax.sharding import Sharding, SingleDeviceSharding
 _ASYNC_DISPATCH = "jax_cpu_enable_async_dispatch"
 # What XLA leaves to YNNPACK: by default matrix products, of which it computes the smaller ones on one core only.
 _PRODUCTS = "xla_cpu_experimental_ynn_fusion_type"
+
+_DEVICES, _DEVICES_FLAG = "jax_num_cpu_devices", "xla_force_host_platform_device_count"
 
 Values = TypeVar("Values")
 
@@ -35,9 +38,22 @@ def prepare() -> None:
     By default another thread does, and small steps spend most of their time waking it and waiting for it. Where the
     client exists already, because the user's own JAX created it, this changes nothing.
     """
+    _ask_for_devices()
     chosen = os.environ.get(_ASYNC_DISPATCH.upper(), "0")  # JAX itself reads the environment for other settings only
     if chosen.lower() not in ("1", "true", "yes", "on"):
         jax.config.update(_ASYNC_DISPATCH, False)
+
+
+def _ask_for_devices() -> None:
+    """Lets JAX have a CPU device for each core, unless the user says how many: replicas of a program need several.
+
+    Their number is fixed when JAX starts, but scripts set CPU_NUM later. Devices that nobody uses cost nothing: as long
+    as there are no more than cores, XLA has as many threads as with one.
+    """
+    if _DEVICES_FLAG in os.environ.get("XLA_FLAGS", "") or getattr(jax.config, _DEVICES) >= 0:
+        return
+    with suppress(RuntimeError):  # the user's own JAX has started already
+        jax.config.update(_DEVICES, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,21 @@ from refluid.ops.core.replicas import AXIS
 
 
 @dataclass(frozen=True)
-class MeshTarget(Target):
+class Replicas(Target):
+    """What runs several replicas of a program in one step."""
+
+    @property
+    def local(self) -> int:
+        """How many of the replicas belong to this process."""
+        return self.replicas
+
+    def feed(self, values: Sequence[Any]) -> list[Any]:
+        """Feeds in the form that the step takes; each process gives the rows of its own replicas."""
+        return list(values)
+
+
+@dataclass(frozen=True)
+class MeshTarget(Replicas):
     """The devices of a mesh, one replica on each; ``device`` is the first one of this process.
 
     State is replicated: every device holds its own copy, and the scope reads that of the first.
@@ -32,9 +46,12 @@ class MeshTarget(Target):
     def key(self) -> Any:
         return self.mesh
 
-    @cached_property
+    @property
     def local(self) -> int:
-        """How many of the replicas belong to this process."""
+        return self._local
+
+    @cached_property
+    def _local(self) -> int:
         return len(self.mesh.local_devices)
 
     @cached_property
@@ -56,10 +73,27 @@ class MeshTarget(Target):
         return isinstance(value, jax.Array) and not self.sharding.is_equivalent_to(value.sharding, value.ndim)
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
-        """Feeds whose rows are split over the replicas; each process gives the rows of its own."""
         if self.local == self.replicas:
             return list(values)
         return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.split, np.asarray(x)), list(values))
+
+
+@dataclass(frozen=True)
+class SharedDevice(Replicas):
+    """One device that runs several replicas together, as one computation on larger arrays.
+
+    For more replicas than JAX has devices: their number is fixed when JAX starts, and CPU_NUM may be set later.
+    """
+
+    count: int
+
+    @property
+    def replicas(self) -> int:
+        return self.count
+
+    @property
+    def key(self) -> Any:
+        return self.device, self.count
 
 
 def mesh_target(devices: Sequence[Device]) -> MeshTarget:

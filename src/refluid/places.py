@@ -13,7 +13,7 @@ import jax
 from refluid import backend
 from refluid.backend import Device, Target
 from refluid.flags import read_flag
-from refluid.meshes import mesh_target
+from refluid.meshes import SharedDevice, mesh_target
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,5 +139,6 @@ def replica_target(places: Sequence[Place]) -> Target:
     if len(set(devices)) < len(devices):  # Fluid's CPU places are all alike
         devices = _devices(devices[0].platform)[: len(places)]
     if len(devices) < len(places):
-        raise RuntimeError(f"JAX has {len(devices)} devices")
+        device = places[0].device()
+        return SharedDevice(device, backend.target(device).sharding, device.platform == "cpu", count=len(places))
     return mesh_target(devices)

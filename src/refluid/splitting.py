@@ -13,46 +13,69 @@ from refluid.errors import FeedError
 from refluid.feeding import feed_value
 from refluid.fetching import as_numpy, as_tensor
 from refluid.ir.program import Program
-from refluid.lowering.buckets import Buckets
+from refluid.lowering.buckets import Buckets, extended
 from refluid.lowering.over_mesh import Copies, parts_of
-from refluid.meshes import MeshTarget
+from refluid.meshes import Replicas
+from refluid.ops.core.values import Ragged
 from refluid.tensors import LoDTensor, SelectedRowsTensor
 
 Feed = Mapping[str, Any]
 
 
-class UnevenFeed(Exception):
-    """The replicas get different numbers of samples, or sequences that differ where they must not."""
-
-
 def read_feeds(
-    program: Program, feed: Feed | Sequence[Feed], target: MeshTarget, buckets: Buckets, exact: bool
+    program: Program, feed: Feed | Sequence[Feed], target: Replicas, buckets: Buckets, exact: bool
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Names and values of a feed: of each value, the rows of all replicas of this process, one after the other.
 
-    Raises UnevenFeed unless all replicas get as many.
+    Where replicas get different numbers of samples, all get as many rows, some of which are padding.
     """
     count = target.local
     if isinstance(feed, Mapping) and not any(isinstance(v, LoDTensor) and v._lod for v in feed.values()):
-        values = [feed_value(program.global_block(), name, value) for name, value in feed.items()]
-        if any(not len(value) or len(value) % count for value in values):
-            check_sizes(feed, values, count)
-            raise UnevenFeed
-        return tuple(feed), values
+        values = [np.asarray(feed_value(program.global_block(), name, value)) for name, value in feed.items()]
+        if all(value.ndim and len(value) and len(value) % count == 0 for value in values):
+            return tuple(feed), values
     feeds = split_feed(program, feed, count)
-    names = tuple(feeds[0])
     sequences = [{n: v for n, v in each.items() if isinstance(v, LoDTensor)} for each in feeds]
     padded = buckets.fit_all(sequences, exact) if sequences[0] else [{}] * count
+    names = tuple(feeds[0])
     parts = [[ragged.get(name, each[name]) for ragged, each in zip(padded, feeds, strict=True)] for name in names]
-    if any(not _is_even(each) for each in parts):
-        raise UnevenFeed
+    if not all(map(_is_even, parts)):
+        if exact:
+            sizes = {name: [_size(part) for part in each] for name, each in zip(names, parts, strict=True)}
+            raise ValueError(
+                f"the devices get different numbers of samples or rows ({_text(sizes)}), which an op of this program "
+                "cannot be padded for; feed batches that can be divided evenly, for example with drop_last=True"
+            )
+        parts = [_padded(each) for each in parts]
     return names, [jax.tree.map(lambda *leaves: np.concatenate(leaves), *each) for each in parts]
+
+
+def _text(sizes: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{name}: {' and '.join(map(str, each))}" for name, each in sizes.items())
 
 
 def _is_even(parts: Sequence[Any]) -> bool:
     """Whether values have the same form, so that they can be the rows of one array."""
     leaves = [jax.tree.leaves(part) for part in parts]
     return all([leaf.shape for leaf in each] == [leaf.shape for leaf in leaves[0]] for each in leaves)
+
+
+def _size(part: Any) -> int:
+    return part.offsets[0].shape[0] - 1 if isinstance(part, Ragged) else len(part)
+
+
+def _padded(parts: Sequence[Any]) -> list[Ragged]:
+    """Values with as many rows, or sequences, each, and the number of those that are real."""
+    size = max(map(_size, parts))
+    return [_padded_to(size, part) for part in parts]
+
+
+def _padded_to(size: int, part: Any) -> Ragged:
+    real = np.array([0, _size(part)], np.int32)
+    if isinstance(part, Ragged):
+        outermost = extended(part.offsets[0], size + 1)
+        return Ragged(part.data, (real, outermost, *part.offsets[1:]), part.longest, part.hidden + 1)
+    return Ragged(extended(part, size, 0), (real,), size, 1)
 
 
 def split_feed(program: Program, feed: Feed | Sequence[Feed], count: int) -> list[dict[str, Any]]:
@@ -74,12 +97,6 @@ def split_feed(program: Program, feed: Feed | Sequence[Feed], count: int) -> lis
 
 def _read(block: Any, name: str, value: Any) -> Any:
     return value if isinstance(value, LoDTensor) and value._lod else np.asarray(feed_value(block, name, value))
-
-
-def check_sizes(feed: Feed, values: Sequence[Any], count: int) -> None:
-    """Raises if there are not enough samples for all replicas."""
-    for name, value in zip(feed, values, strict=True):
-        _check_size(name, len(value), count)
 
 
 def _check_size(name: str, samples: int, count: int) -> None:
@@ -121,7 +138,7 @@ def _sequences(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
     return LoDTensor.of(np.asarray(tensor.value)[begin:end], tuple(levels))
 
 
-def merged(name: str, value: Any, target: MeshTarget, return_numpy: bool) -> Any:
+def merged(name: str, value: Any, target: Replicas, return_numpy: bool) -> Any:
     """A fetched value: the rows of all replicas, one after the other."""
     parts = separate(name, value, target, return_numpy)
     if return_numpy:
@@ -133,7 +150,7 @@ def merged(name: str, value: Any, target: MeshTarget, return_numpy: bool) -> Any
     return _merged_tensors(parts)
 
 
-def separate(name: str, value: Any, target: MeshTarget, return_numpy: bool) -> list[Any]:
+def separate(name: str, value: Any, target: Replicas, return_numpy: bool) -> list[Any]:
     """A fetched value: a list of what each replica has."""
     read = as_numpy if return_numpy else as_tensor
     parts = value.values if isinstance(value, Copies) else parts_of(value, target)

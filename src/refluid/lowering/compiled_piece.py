@@ -14,11 +14,11 @@ from refluid.ir.operator import Operator
 from refluid.lowering.checks import Checks, Guard
 from refluid.lowering.interpreter import Context, run
 from refluid.lowering.layout import channels_last
-from refluid.lowering.over_mesh import everywhere, over_mesh
+from refluid.lowering.over_mesh import everywhere, over_mesh, over_one_device
 from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
 from refluid.lowering.staging import Shifted
-from refluid.meshes import MeshTarget
+from refluid.meshes import MeshTarget, SharedDevice
 from refluid.ops.core import replicas
 from refluid.ops.core.noise import fold_in
 
@@ -84,6 +84,8 @@ class PieceFunction:
         options = target.compiler_options(_shares_products(self._piece.piece.schedule.ops))
         if isinstance(target, MeshTarget):
             return over_mesh(function, target, self._piece, options)
+        if isinstance(target, SharedDevice):
+            return over_one_device(function, target, self._piece, options)
         return jax.jit(function, donate_argnums=0, out_shardings=target.sharding, compiler_options=options)
 
     def prepare(self, mutable: Sequence[Any], others: Sequence[Any], key_data: Any) -> None:
@@ -121,7 +123,10 @@ class PieceFunction:
         env = dict(zip((*piece.mutable, *piece.others), (*mutable, *others), strict=True))
         self.checks.begin(piece.piece.schedule.ops)
         self._options.count.total += not eager  # compiled pieces get here only while being traced
-        with jax.default_device(self._target.device), kernels.allowed(self._target.is_cpu and not eager):
+        with (
+            jax.default_device(self._target.device),
+            kernels.allowed(self._uses_kernels),
+        ):
             run(piece.piece.schedule, env, self._context(key_data))
         written = [env.get(name) for name in piece.writes]
         flags = self.checks.flags()
@@ -133,6 +138,11 @@ class PieceFunction:
             for i, before in enumerate(mutable):
                 written[i] = jax.tree.map(lambda new, old: jnp.where(fine, new, old), written[i], before)
         return written, flags
+
+    @property
+    def _uses_kernels(self) -> bool:
+        # A kernel has no form for replicas that share a device.
+        return self._target.is_cpu and not self._options.eager and not isinstance(self._target, SharedDevice)
 
     def _context(self, key_data: Any) -> Context:
         context = Context(

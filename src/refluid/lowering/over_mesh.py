@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from refluid.meshes import MeshTarget
+from refluid.meshes import MeshTarget, Replicas, SharedDevice
 from refluid.ops.core import replicas
 from refluid.ops.core.replicas import AXIS
 from refluid.ops.core.values import Ragged, SelectedRows
@@ -50,6 +50,44 @@ def over_mesh(run: Callable[..., Any], target: MeshTarget, piece: _Piece, option
     mapped = jax.shard_map(replica, mesh=target.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
     placed = jax.tree.map(lambda spec: NamedSharding(target.mesh, spec), (inputs, outputs), is_leaf=_is_spec)
     return jax.jit(mapped, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1], compiler_options=options)
+
+
+def over_one_device(run: Callable[..., Any], target: SharedDevice, piece: _Piece, options: dict[str, str]) -> Any:
+    """``run``, the function of a compiled piece, jitted for replicas that share one device."""
+    state, count = piece.options.state, target.replicas
+    is_state = [name in state for name in piece.others]
+
+    def replica(mutable: Any, others: Any, key_data: Any) -> Any:
+        with replicas.traced_for(count):
+            return run(mutable, others, key_data)
+
+    mapped = jax.vmap(
+        replica, in_axes=(None, [None if own else 0 for own in is_state], None), axis_name=AXIS, axis_size=count
+    )
+
+    def together(mutable: Any, others: Any, key_data: Any) -> Any:
+        others = [v if own else _stacked_values(v, count) for v, own in zip(others, is_state, strict=True)]
+        written, flags = mapped(mutable, others, key_data)
+        first, flags = jax.tree.map(lambda x: x[0], (written, flags))
+        return [
+            own if name in state else _unstacked(value)
+            for name, own, value in zip(piece.writes, first, written, strict=True)
+        ], flags
+
+    return jax.jit(together, donate_argnums=0, out_shardings=target.sharding, compiler_options=options)
+
+
+def _stacked_values(value: Any, count: int) -> Any:
+    if isinstance(value, PerReplica):
+        return value.value
+    return jax.tree.map(lambda x: x.reshape(count, x.shape[0] // count, *x.shape[1:]), value)
+
+
+def _unstacked(value: Any) -> Any:
+    """The inverse of `_stacked_values`."""
+    if isinstance(value, Ragged | SelectedRows) or getattr(value, "ndim", 0) > 1:
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), value)
+    return None if value is None else PerReplica(value)
 
 
 def _is_spec(value: Any) -> bool:
@@ -88,7 +126,7 @@ def _own(value: Any) -> Any:
     return jax.tree.map(lambda x: x[0], value.value) if isinstance(value, PerReplica) else value
 
 
-def parts_of(value: Any, target: MeshTarget) -> list[Any]:
+def parts_of(value: Any, target: Replicas) -> list[Any]:
     """What the replicas of this process have of a joined value, as NumPy arrays."""
     count = target.local
     if isinstance(value, PerReplica):
@@ -98,7 +136,7 @@ def parts_of(value: Any, target: MeshTarget) -> list[Any]:
     return [jax.tree.map(lambda x: x[replica], stacked) for replica in range(count)]  # noqa: B023 - called at once
 
 
-def copies_of(value: Any, target: MeshTarget) -> list[Any]:
+def copies_of(value: Any, target: Replicas) -> list[Any]:
     """What the replicas of this process have of a replicated value, as NumPy arrays."""
     leaves, structure = jax.tree.flatten(value)
     copies = [_copies(leaf, target.local) for leaf in leaves]

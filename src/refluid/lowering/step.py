@@ -26,7 +26,7 @@ from refluid.lowering.over_mesh import Copies, copies_of
 from refluid.lowering.pieces import Binding, Count, Holder, Options, Run, StepPiece
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Staging, unstaged
-from refluid.meshes import MeshTarget
+from refluid.meshes import Replicas
 from refluid.ops.core.values import SelectedRows
 from refluid.places import Place
 from refluid.scope import Scope
@@ -101,7 +101,7 @@ class CompiledStep:
     def bind(self, scope: Scope) -> Step:
         """Binds the step to a scope, without running it."""
         if self._is_single:
-            return (MeshStep if isinstance(self.options.target, MeshTarget) else SinglePieceStep)(self, scope)
+            return (ReplicatedStep if isinstance(self.options.target, Replicas) else SinglePieceStep)(self, scope)
         return PieceByPieceStep(self, scope)
 
     def step_in(self, scope: Scope) -> Step | None:
@@ -202,13 +202,13 @@ class SinglePieceStep(Step):
         return self.holders[name].value
 
 
-class MeshStep(SinglePieceStep):
-    """A step that is one compiled piece, over the devices of a mesh."""
+class ReplicatedStep(SinglePieceStep):
+    """A step that is one compiled piece, for several replicas."""
 
     def __init__(self, compiled: CompiledStep, scope: Scope):
         super().__init__(compiled, scope)
         target = compiled.options.target
-        assert isinstance(target, MeshTarget)
+        assert isinstance(target, Replicas)
         self._target = target
         self._stage = target.feed
         state = compiled.options.state
