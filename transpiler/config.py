@@ -6,6 +6,9 @@ from typing import Any
 
 from refluid.ir.modes import Mode
 
+_MODES = ("pserver", "nccl2", "collective")
+COLLECTIVE_MODES = ("grad_allreduce", "local_sgd")
+
 
 class DistributeTranspilerConfig:
     """The options of `DistributeTranspiler`.
@@ -21,10 +24,12 @@ class DistributeTranspilerConfig:
       completely_not_async: with half_async: sync training after all, which is what Fleet's SyncStrategy sets.
       geo_sgd_mode: local SGD; trainers exchange the deltas of their parameters.
       geo_sgd_need_push_nums: the number of steps between two exchanges.
-      mode: "pserver"; "nccl2" and "collective" are for training without servers.
+      mode: "pserver"; or, for training without servers, "nccl2", where compiling the program for replicas makes
+        gradients meet, or "collective", where `transpile` does.
+      collective_mode: of mode "collective": "grad_allreduce" averages gradients, "local_sgd" parameters.
       print_log: print what is placed where.
       wait_port: Fleet: whether `minimize` returns only when all servers listen; else the first exchange waits.
-    The others belong to collective training.
+    The others choose communicators of NCCL; XLA makes its own, so they only appear in the program.
     """
 
     slice_var_up: bool = True
@@ -95,9 +100,11 @@ def choose_mode(config: DistributeTranspilerConfig, sync_mode: bool = True) -> M
 
 def check_config(config: DistributeTranspilerConfig) -> None:
     """Raises if an option is not supported."""
-    if config.mode != "pserver":
-        raise NotImplementedError(
-            f"config.mode={config.mode!r} trains with collectives, without servers; only mode='pserver' is supported"
+    if config.mode not in _MODES:
+        raise ValueError(f"config.mode must be one of {', '.join(_MODES)}, not {config.mode!r}")
+    if config.mode == "collective" and config.collective_mode not in COLLECTIVE_MODES:
+        raise ValueError(
+            f"config.collective_mode must be one of {', '.join(COLLECTIVE_MODES)}, not {config.collective_mode!r}"
         )
     if config.min_block_size < 1:
         raise ValueError(f"min_block_size must be at least 1, not {config.min_block_size}")

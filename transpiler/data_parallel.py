@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from refluid.ir import Block, Operator, OpRole, Program
-from refluid.ir.roles import OP_ROLE, OP_ROLE_VAR
+from refluid.ir.roles import OP_ROLE_VAR
+from refluid.transpiler.inserting import insert
 
 _GRAD = "@GRAD"
 
@@ -60,13 +61,37 @@ class ReduceGradients:
         return op.output_arg_names == [f"{self.loss}{_GRAD}"]
 
 
-def reduce_gradients(block: Block) -> None:
-    """Appends an all-reduce to the last operator that writes each parameter's gradient."""
+def reduce_gradients(block: Block, rings: int | None = None) -> None:
+    """Appends an all-reduce to the last operator that writes each parameter's gradient.
+
+    Args:
+      rings: the number of communicators in Fluid, which take turns, and which have operators that wait for them; None
+        for a program without these operators, which change nothing here.
+    """
     wanted = gradients(block)
     last = {name: place for place, op in enumerate(block.ops) for name in op.output_arg_names if _is_backward(op)}
-    for name, place in sorted(((name, last[name]) for name in wanted), key=lambda each: -each[1]):
-        role = {OP_ROLE: int(OpRole.Backward), OP_ROLE_VAR: []}
-        block.insert_op(place + 1, "c_allreduce_sum", {"X": [name]}, {"Out": [name]}, role)
+    for turn, name in enumerate(sorted(wanted, key=lambda name: -last[name])):
+        ring = {} if rings is None else {"ring_id": turn % rings, "use_calc_stream": False}
+        insert(block, last[name] + 1, "c_allreduce_sum", name, name, OpRole.Backward, **ring)
+        if rings is not None:
+            insert(block, last[name] + 1, "c_sync_calc_stream", name, name, OpRole.Backward)
+    if rings is not None:
+        _wait_for_rings(block, wanted[0], rings)
+
+
+def _wait_for_rings(block: Block, gradient: str, rings: int) -> None:
+    updates = (place for place, op in enumerate(block.ops) if op.role & OpRole.Optimize)
+    place = next(updates, len(block.ops))
+    for ring in range(rings):
+        insert(block, place + ring, "c_sync_comm_stream", gradient, gradient, OpRole.Backward, ring_id=ring)
+
+
+def scale_loss_gradient(block: Block, factor: float) -> None:
+    """Inserts an operator that scales the gradient of the loss, where backward starts."""
+    for place, op in reversed(list(enumerate(block.ops))):
+        if op.role == OpRole.Backward | OpRole.Loss:
+            (name,) = op.output_arg_names
+            insert(block, place + 1, "scale", name, name, OpRole.Backward, scale=factor)
 
 
 def gradients(block: Block) -> list[str]:

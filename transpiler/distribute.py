@@ -10,9 +10,12 @@ from typing import Any
 
 from refluid.ir import Program, default_main_program, default_startup_program
 from refluid.ir.modes import Mode
+from refluid.transpiler import collective
 from refluid.transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig, check_config
+from refluid.transpiler.endpoints import parse_endpoints
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.geo import check_geo, geo_server_program, geo_trainer_program
+from refluid.transpiler.joining import Job, join_once
 from refluid.transpiler.kept import place_kept
 from refluid.transpiler.parts import take_apart
 from refluid.transpiler.placement import Placement, place
@@ -21,11 +24,12 @@ from refluid.transpiler.startup import server_startup, trainer_startup
 from refluid.transpiler.trainer import trainer_program
 
 _HERE = "127.0.0.1:6174"
+_TRANSPILERS = {"grad_allreduce": collective.GradAllReduce, "local_sgd": collective.LocalSGD}
 _CONFIGURED = ("slice_var_up", "split_method")  # arguments of older versions that set a field of the configuration
 
 
 class DistributeTranspiler:
-    """Turns a single-machine program into programs for trainers and parameter servers.
+    """Turns a single-machine program into programs for trainers and parameter servers, or for trainers alone.
 
     Args:
       config: a `DistributeTranspilerConfig`; the default one trains in sync mode with sliced parameters.
@@ -37,6 +41,7 @@ class DistributeTranspiler:
         self.server_config = ServerRuntimeConfig()
         self._servers: dict[str, Program] = {}
         self._placement: Placement | None = None
+        self._job: Job | None = None  # of trainers without servers
 
     def transpile(self, *args: Any, **options: Any) -> None:
         """Distributes a program. It and its startup program become those of trainer ``trainer_id``, in place.
@@ -48,7 +53,7 @@ class DistributeTranspiler:
           trainer_id: the number of this trainer, from 0; servers may pass any.
           program: the training program; by default the default main program.
           pservers: the endpoints of all servers, separated by commas.
-          trainers: the number of trainers.
+          trainers: the number of trainers; in modes "nccl2" and "collective" their endpoints, separated by commas.
           sync_mode: False for async training.
           startup_program: the startup program; by default the default one.
           current_endpoint: this process's own endpoint; used by collective training only.
@@ -62,10 +67,14 @@ class DistributeTranspiler:
         for field in _CONFIGURED:
             if chosen[field] is not None:
                 setattr(self.config, field, chosen[field])
+        programs = chosen["program"] or default_main_program(), chosen["startup_program"] or default_startup_program()
+        if self.config.mode != "pserver":
+            current = chosen.get("current_endpoint", _HERE)
+            self._transpile_collective(int(chosen["trainer_id"]), *programs, chosen["trainers"], current)
+            return
         self._transpile(
             int(chosen["trainer_id"]),
-            chosen["program"] or default_main_program(),
-            chosen["startup_program"] or default_startup_program(),
+            *programs,
             parse_endpoints(chosen["pservers"]),
             chosen["trainers"],
             chosen["sync_mode"],
@@ -109,18 +118,51 @@ class DistributeTranspiler:
         if self.config.print_log:
             print(placement.describe(), flush=True)
 
+    def _transpile_collective(
+        self, trainer_id: int, program: Program, startup: Program, trainers: Any, current_endpoint: str
+    ) -> None:
+        check_config(self.config)
+        if isinstance(trainers, int):
+            raise TypeError(
+                f"trainers is {trainers}; with config.mode={self.config.mode!r} it must list the endpoints of all "
+                "trainers, such as '127.0.0.1:6170,127.0.0.1:6171'"
+            )
+        endpoints = parse_endpoints(trainers, "trainers")
+        self.trainer_id, self._trainer = trainer_id, program
+        self._job = job = Job(endpoints, trainer_id)
+        if self.config.mode == "collective":
+            transpiler = _TRANSPILERS[str(self.config.collective_mode)](self.config.nccl_comm_num)
+            transpiler.transpile(startup, program, trainer_id, list(endpoints), current_endpoint, self.config.wait_port)
+            return
+        self._transpile_nccl2(program, startup, job)
+
+    def _transpile_nccl2(self, program: Program, startup: Program, job: Job) -> None:
+        """Lets the startup program join the trainers; gradients meet once the program is compiled for replicas."""
+        config = self.config
+        options = ("nccl_comm_num", "use_hierarchical_allreduce", "hierarchical_allreduce_inter_nranks")
+        names = ["NCCLID", *(f"NCCLID_{i}" for i in range(1, config.nccl_comm_num))]
+        if config.use_hierarchical_allreduce:
+            levels = ("inter", "exter")
+            names += [f"Hierarchical_{level}_NCCLID_{i}" for i in range(config.nccl_comm_num) for level in levels]
+        join_once(startup, job, names, **{name: getattr(config, name) for name in options})
+        job.mark(startup, program)
+
     def _set_server_config(self, server_config: ServerRuntimeConfig | None = None) -> None:
         self.server_config = ServerRuntimeConfig() if server_config is None else server_config
 
     @property
     def placement(self) -> Placement:
         """Where all variables live."""
+        if self._job is not None:
+            raise RuntimeError(f"config.mode={self.config.mode!r} trains without servers, which have no programs")
         if self._placement is None:
             raise RuntimeError("call transpile before get_trainer_program, get_pserver_program or get_startup_program")
         return self._placement
 
     def get_trainer_program(self) -> Program:
         """The program of this trainer, the same one each time."""
+        if self._job is not None:
+            return self._trainer
         trainers = self.placement.trainers
         if not 0 <= self.trainer_id < trainers:
             raise ValueError(
@@ -190,17 +232,3 @@ _NEWER, _OLDEST = inspect.signature(_newer), inspect.signature(_oldest)
 DistributeTranspiler.transpile.__signature__ = _NEWER.replace(  # pyright: ignore[reportFunctionMemberAccess]
     parameters=[parameter for name, parameter in _NEWER.parameters.items() if name not in _CONFIGURED]
 )
-
-
-def parse_endpoints(text: str) -> tuple[str, ...]:
-    """The endpoints in ``"ip:port,ip:port"``."""
-    if not isinstance(text, str):
-        raise TypeError(f"pservers must be a string such as '{_HERE}', not {type(text).__name__}")
-    endpoints = tuple(part.strip() for part in text.split(","))
-    for endpoint in endpoints:
-        host, _, port = endpoint.rpartition(":")
-        if not host or not port.isdigit():
-            raise ValueError(f"pservers contains {endpoint!r} in {text!r}; an endpoint must be host:port")
-    if len(set(endpoints)) != len(endpoints):
-        raise ValueError(f"pservers lists a server twice: {text}")
-    return endpoints

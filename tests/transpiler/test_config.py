@@ -66,8 +66,8 @@ def test_whole_variables_are_sent_in_async_mode_only():
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
-        ({"mode": "nccl2"}, NotImplementedError, "'nccl2' trains with collectives"),
-        ({"mode": "collective"}, NotImplementedError, "'collective' trains with collectives"),
+        ({"mode": "nccl3"}, ValueError, "config.mode must be one of pserver, nccl2, collective, not 'nccl3'"),
+        ({"mode": "collective"}, ValueError, "collective_mode must be one of grad_allreduce, local_sgd, not None"),
         ({"min_block_size": 0}, ValueError, "min_block_size must be at least 1"),
         ({"geo_sgd_mode": True, "geo_sgd_need_push_nums": 0}, ValueError, "geo_sgd_need_push_nums must be at least 1"),
     ],
@@ -75,6 +75,18 @@ def test_whole_variables_are_sent_in_async_mode_only():
 def test_what_cannot_work_is_said_early(fields, error, words):
     with pytest.raises(error, match=words):
         fluid.DistributeTranspiler(config(**fields))
+
+
+def test_nccl2_mode_takes_endpoints_and_has_no_servers():
+    regression()
+    transpiler = fluid.DistributeTranspiler(config(mode="nccl2"))
+    with pytest.raises(TypeError, match="trainers is 2; with config.mode='nccl2' it must list the endpoints"):
+        transpiler.transpile(0, trainers=2)
+    transpiler.transpile(1, trainers="127.0.0.1:6170,127.0.0.1:6171", current_endpoint="127.0.0.1:6171")
+    assert transpiler.get_trainer_program() is fluid.default_main_program()
+    assert fluid.default_main_program()._trainer_id == 1
+    with pytest.raises(RuntimeError, match="config.mode='nccl2' trains without servers"):
+        transpiler.get_pserver_program("127.0.0.1:6170")
 
 
 def test_dc_asgd_is_for_async_training():

@@ -30,6 +30,8 @@ class Program:
         self._op_role_var: list[str] = []
         self._is_distributed = False
         self._is_chief = False
+        self._trainers_endpoints: list[str] = []  # of a collective job: where its processes are ...
+        self._trainer_id = 0  # ... and which of them this is
         self._parameters_on_pservers: Any = None
         self._is_test = False
         self.target: Any = None  # the devices that run it, if not the executor's (refluid.meshes); never copied
@@ -180,6 +182,7 @@ class Program:
         for field in ("_seed", "_op_role", "_is_distributed", "_is_chief", "_parameters_on_pservers", "_is_test"):
             setattr(copy, field, getattr(self, field))
         copy._op_role_var = list(self._op_role_var)
+        copy._trainers_endpoints, copy._trainer_id = list(self._trainers_endpoints), self._trainer_id
         copy.changed()
         return copy
 

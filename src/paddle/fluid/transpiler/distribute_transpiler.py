@@ -19,7 +19,7 @@ __all__ = [
 
 
 class DistributeTranspiler(distribute.DistributeTranspiler):
-    """Turns the program of one machine into those of trainers and parameter servers.
+    """Turns the program of one machine into those of trainers and parameter servers, or of trainers alone.
 
     Args:
       config: a `DistributeTranspilerConfig`; the default one trains in sync mode with sliced parameters.
@@ -35,7 +35,7 @@ class DistributeTranspiler(distribute.DistributeTranspiler):
             trainer waits when it first needs them.
         """
         program = super().get_trainer_program()
-        endpoints = self.placement.endpoints
+        endpoints = self._ready if self._job is not None else self.placement.endpoints
         if wait_port and self._ready != endpoints:
             from refluid.runtime.transport.port_wait import wait_for_ports
 

@@ -11,10 +11,11 @@ from typing import Any
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.nested import map_structure, same_structure
-from paddle.fluid.layers._topics.core.sub_block import crossing_names, open_block, parent_block, step_scopes
+from paddle.fluid.layers._topics.core.sub_block import open_block, parent_block, step_scopes
 from paddle.fluid.layers._topics.tensor.compare import equal, logical_and, logical_not  # pyright: ignore[reportAttributeAccessIssue]
 from paddle.fluid.layers._topics.tensor.create import assign, cast, fill_constant
 from refluid.ir import Block, Variable, VarType
+from refluid.ir.sub_blocks import crossing_names
 
 __all__ = ["ConditionalBlock", "Switch", "case", "cond", "select_input", "select_output", "switch_case"]
 

@@ -10,9 +10,10 @@ from typing import Any
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.nested import map_structure, same_structure
-from paddle.fluid.layers._topics.core.sub_block import crossing_names, open_block, step_scopes
+from paddle.fluid.layers._topics.core.sub_block import open_block, step_scopes
 from paddle.fluid.layers._topics.tensor.create import assign
 from refluid.ir import Block, Variable, VarType
+from refluid.ir.sub_blocks import crossing_names
 
 __all__ = ["While", "while_loop"]
 

@@ -10,8 +10,9 @@ from types import NoneType
 from paddle.fluid.data_feeder import check_type
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.append import append_output
-from paddle.fluid.layers._topics.core.sub_block import open_block, outer_reads, parent_block, step_scopes
+from paddle.fluid.layers._topics.core.sub_block import open_block, parent_block, step_scopes
 from refluid.ir import Block, Variable, unique_name
+from refluid.ir.sub_blocks import outer_reads
 
 __all__ = ["StaticRNN"]
 
