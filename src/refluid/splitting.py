@@ -13,10 +13,9 @@ from refluid.errors import FeedError
 from refluid.feeding import feed_value
 from refluid.fetching import as_numpy, as_tensor
 from refluid.ir.program import Program
-from refluid.lowering.buckets import Buckets, extended
-from refluid.lowering.over_mesh import Copies, parts_of
+from refluid.lowering.buckets import Buckets
+from refluid.lowering.joined import Copies, is_even, padded, parts_of, size_of
 from refluid.meshes import Replicas
-from refluid.ops.core.values import Ragged
 from refluid.tensors import LoDTensor, SelectedRowsTensor
 
 Feed = Mapping[str, Any]
@@ -36,46 +35,22 @@ def read_feeds(
             return tuple(feed), values
     feeds = split_feed(program, feed, count)
     sequences = [{n: v for n, v in each.items() if isinstance(v, LoDTensor)} for each in feeds]
-    padded = buckets.fit_all(sequences, exact) if sequences[0] else [{}] * count
+    fitted = buckets.fit_all(sequences, exact) if sequences[0] else [{}] * count
     names = tuple(feeds[0])
-    parts = [[ragged.get(name, each[name]) for ragged, each in zip(padded, feeds, strict=True)] for name in names]
-    if not all(map(_is_even, parts)):
+    parts = [[ragged.get(name, each[name]) for ragged, each in zip(fitted, feeds, strict=True)] for name in names]
+    if not all(map(is_even, parts)):
         if exact:
-            sizes = {name: [_size(part) for part in each] for name, each in zip(names, parts, strict=True)}
+            sizes = {name: [size_of(part) for part in each] for name, each in zip(names, parts, strict=True)}
             raise ValueError(
                 f"the devices get different numbers of samples or rows ({_text(sizes)}), which an op of this program "
                 "cannot be padded for; feed batches that can be divided evenly, for example with drop_last=True"
             )
-        parts = [_padded(each) for each in parts]
+        parts = [padded(each) for each in parts]
     return names, [jax.tree.map(lambda *leaves: np.concatenate(leaves), *each) for each in parts]
 
 
 def _text(sizes: Mapping[str, Sequence[int]]) -> str:
     return ", ".join(f"{name}: {' and '.join(map(str, each))}" for name, each in sizes.items())
-
-
-def _is_even(parts: Sequence[Any]) -> bool:
-    """Whether values have the same form, so that they can be the rows of one array."""
-    leaves = [jax.tree.leaves(part) for part in parts]
-    return all([leaf.shape for leaf in each] == [leaf.shape for leaf in leaves[0]] for each in leaves)
-
-
-def _size(part: Any) -> int:
-    return part.offsets[0].shape[0] - 1 if isinstance(part, Ragged) else len(part)
-
-
-def _padded(parts: Sequence[Any]) -> list[Ragged]:
-    """Values with as many rows, or sequences, each, and the number of those that are real."""
-    size = max(map(_size, parts))
-    return [_padded_to(size, part) for part in parts]
-
-
-def _padded_to(size: int, part: Any) -> Ragged:
-    real = np.array([0, _size(part)], np.int32)
-    if isinstance(part, Ragged):
-        outermost = extended(part.offsets[0], size + 1)
-        return Ragged(part.data, (real, outermost, *part.offsets[1:]), part.longest, part.hidden + 1)
-    return Ragged(extended(part, size, 0), (real,), size, 1)
 
 
 def split_feed(program: Program, feed: Feed | Sequence[Feed], count: int) -> list[dict[str, Any]]:

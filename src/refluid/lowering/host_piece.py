@@ -15,9 +15,11 @@ from refluid import profiling
 from refluid.ir.operator import Operator
 from refluid.lowering.checks import Checks
 from refluid.lowering.interpreter import Context, Schedule, run
+from refluid.lowering.joined import copies_of, join, parts_of
 from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
 from refluid.lowering.value_files import read_values, write_values
+from refluid.meshes import Replicas
 from refluid.places import Place
 from refluid.scope import Scope
 
@@ -67,11 +69,40 @@ class HostPiece(StepPiece):
 
     def _run(self, binding: Binding, this: Run) -> None:
         target = self.options.target
+        if isinstance(target, Replicas):
+            self._run_replicas(binding, this, target)
+            return
         for name in self.piece.reads:
             if name in this.env:
                 this.env[name] = target.move(this.env[name])
         with jax.default_device(target.device):
             self._run_operators(binding, this)
+
+    def _run_replicas(self, binding: Binding, this: Run, target: Replicas) -> None:
+        """Runs the operators for one replica after the other; once, if they use nothing that replicas have apart."""
+        state = self.options.state
+        reads = {name: this.env[name] for name in self.piece.reads if name in this.env}
+        copies = {name: copies_of(value, target) for name, value in reads.items() if name in state}
+        parts = {name: parts_of(value, target) for name, value in reads.items() if name not in state}
+        runs = this.of_replicas(target.local if parts else 1)
+        with jax.default_device(target.device):
+            for replica in reversed(range(len(runs))):  # so that the scope keeps what the first one writes
+                runs[replica].env = {name: own[replica] for name, own in {**copies, **parts}.items()}
+                self._run_operators(binding, runs[replica])
+        envs = [run.env for run in runs] if parts else [runs[0].env] * target.local
+        for name in self.piece.writes:
+            if name in envs[0]:
+                this.env[name] = envs[0][name] if name in state else self._join(name, [env[name] for env in envs])
+
+    def _join(self, name: str, parts: Sequence[Any]) -> Any:
+        target = self.options.target
+        assert isinstance(target, Replicas)
+        try:
+            return join(parts, target)
+        except ValueError as error:
+            writer = next(op for op in self.piece.schedule.ops if name in op.output_arg_names)
+            shapes = " and ".join(str(list(getattr(part, "shape", ()))) for part in parts)
+            raise writer.error(f"{name} has shapes on the devices that do not fit together: {shapes}") from error
 
     def _run_operators(self, binding: Binding, this: Run) -> None:
         scope, options, env = binding.scope(), self.options, this.env

@@ -69,6 +69,14 @@ class Run:
     env: dict[str, Any]
     key_data: np.ndarray | None  # of the step's random key
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
+    _replicas: list[Run] = field(default_factory=list)
+
+    def of_replicas(self, count: int) -> list[Run]:
+        """Runs of host ops for single replicas: each has its own key and pullbacks."""
+        while len(self._replicas) < count:
+            key = None if self.key_data is None else self.key_data ^ np.array([len(self._replicas) << 16, 0], np.uint32)
+            self._replicas.append(Run({}, key))
+        return self._replicas[:count]
 
 
 # A piece bound to a scope: writes its results into ``run.env``, and the persistable ones into the scope.

@@ -22,7 +22,7 @@ from refluid.ir.vartype import VarType
 from refluid.lowering.compiled_piece import CompiledPiece, PieceFunction
 from refluid.lowering.exchange import ExchangePiece
 from refluid.lowering.host_piece import HostPiece
-from refluid.lowering.over_mesh import Copies, copies_of
+from refluid.lowering.joined import fetched
 from refluid.lowering.pieces import Binding, Count, Holder, Options, Run, StepPiece
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Staging, unstaged
@@ -207,18 +207,13 @@ class ReplicatedStep(SinglePieceStep):
 
     def __init__(self, compiled: CompiledStep, scope: Scope):
         super().__init__(compiled, scope)
-        target = compiled.options.target
-        assert isinstance(target, Replicas)
-        self._target = target
-        self._stage = target.feed
-        state = compiled.options.state
-        self._copied = [place for place, name in enumerate(compiled.fetches) if name in state]
+        assert isinstance(compiled.options.target, Replicas)
+        self._stage = compiled.options.target.feed
+        self._fetches_state = not compiled.options.state.isdisjoint(compiled.fetches)
 
     def _fetch(self, results: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
-        fetched = super()._fetch(results, feeds)
-        for place in self._copied:
-            fetched[place] = Copies(copies_of(fetched[place], self._target))
-        return fetched
+        values = super()._fetch(results, feeds)
+        return fetched(self.compiled.fetches, values, self.compiled.options) if self._fetches_state else values
 
 
 class PieceByPieceStep(Step):
@@ -227,17 +222,21 @@ class PieceByPieceStep(Step):
     def __init__(self, compiled: CompiledStep, scope: Scope):
         super().__init__(compiled, scope)
         self._pieces = [piece.bind(self._binding) for piece in compiled.pieces]
+        self._replicas = compiled.options.target if isinstance(compiled.options.target, Replicas) else None
 
     def _run(self, feeds: Sequence[Any], key_data: np.ndarray | None) -> list[Any]:
         compiled = self.compiled
         env = {name: holder.value for name, holder in self.holders.items() if holder.value is not None}
-        env.update(zip(compiled.feeds, feeds, strict=True))
+        fed = feeds if self._replicas is None else self._replicas.feed(feeds)
+        env.update(zip(compiled.feeds, fed, strict=True))
         for name in compiled.whole_remote:
             env[name] = jax.device_put(np.asarray(env[name]), compiled.options.target.device)
         run = Run(env, key_data)
         for piece in self._pieces:
             piece(run)
         jax.block_until_ready([env.get(name) for name in compiled.options.persists])
+        if self._replicas is not None:
+            return fetched(compiled.fetches, [env[name] for name in compiled.fetches], compiled.options)
         return [env[name] for name in compiled.fetches]
 
 
