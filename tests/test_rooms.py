@@ -27,7 +27,7 @@ CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
 COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers", "refluid.datasets"}
 RUNTIME = {
     "refluid.runtime",
-    *(f"refluid.runtime.{room}" for room in "launch observe server trainer transport".split()),
+    *(f"refluid.runtime.{room}" for room in "collective launch observe server trainer transport".split()),
 }
 BETWEEN = {"refluid.runtime.observe", "refluid.runtime.transport"}
 
@@ -52,6 +52,7 @@ MAY_USE = {
     "refluid.runtime.server": {*COMPILER, *BETWEEN},
     "refluid.runtime.trainer": {*COMPILER, *BETWEEN},
     "refluid.runtime.launch": {"refluid.runtime.observe"},
+    "refluid.runtime.collective": {*COMPILER, "refluid.runtime.launch"},
     "paddle": {*COMPILER, "refluid.transpiler", *RUNTIME},
 }
 

@@ -7,12 +7,15 @@ docs/decisions/0003-inline-dispatch.md and 0004-matrix-products.md.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import jax
+from jax._src import xla_bridge
+from jax.extend.backend import clear_backends
 from jax.sharding import Sharding, SingleDeviceSharding
 
 _ASYNC_DISPATCH = "jax_cpu_enable_async_dispatch"
@@ -54,6 +57,25 @@ def _ask_for_devices() -> None:
         return
     with suppress(RuntimeError):  # the user's own JAX has started already
         jax.config.update(_DEVICES, len(os.sched_getaffinity(0)))
+
+
+_at_restart: list[Callable[[], object]] = []
+
+
+def at_restart(forget: Callable[[], object]) -> None:
+    """Has ``forget`` called when XLA's clients, and with them all devices, are replaced."""
+    _at_restart.append(forget)
+
+
+def restart() -> None:
+    """Replaces XLA's clients if there are any: settings that JAX reads only once, such as its devices, can then change.
+
+    Arrays stay on the devices they are on. Steps move them when they are bound, as they do with those of other devices.
+    """
+    if xla_bridge.backends_are_initialized():
+        clear_backends()
+        for forget in _at_restart:
+            forget()
 
 
 @dataclass(frozen=True)
@@ -105,3 +127,6 @@ class Target:
 def target(device: Device) -> Target:
     """What is known about compiling for a device."""
     return Target(device, SingleDeviceSharding(device), device.platform == "cpu")
+
+
+at_restart(target.cache_clear)

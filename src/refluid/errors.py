@@ -198,6 +198,17 @@ class PeerError(RuntimeError):
         return type(self), (self.trainer, self.other, self.endpoint, self.problem)
 
 
+class RankError(RuntimeError):
+    """A rank of a collective job has failed, is gone, or does something else than the others; ``rank`` says so."""
+
+    def __init__(self, rank: int, other: int, endpoint: str, problem: str):
+        self.rank, self.other, self.endpoint, self.problem = rank, other, endpoint, problem
+        super().__init__(f"rank {other} at {endpoint} {problem}")
+
+    def __reduce__(self):
+        return type(self), (self.rank, self.other, self.endpoint, self.problem)
+
+
 class TableTooLargeError(RuntimeError):
     """A trainer reads more of a table on servers than it may read at once."""
 

@@ -41,6 +41,7 @@ from refluid.splitting import merged, read_feeds, separate, split_feed
 from refluid.tensors import RemoteArray
 
 _uids = itertools.count()
+_executors: WeakSet[Executor] = WeakSet()
 _NONE: frozenset[int] = frozenset()
 _REMEMBERED = 64  # compilations of a program that another one is compared with, to say why it happens
 
@@ -51,7 +52,7 @@ class Executor:
     def __init__(self, place: Place | None = None, eager: bool = False):
         self.place: Place = CPUPlace() if place is None else place
         check_place(self.place, "Executor")
-        self.target = backend.target(self.place.device())
+        self._target: backend.Target | None = None
         self._uid = next(_uids)
         self._eager = eager
         self._exact: WeakSet[Program] = WeakSet()  # programs whose sequences must not be padded
@@ -61,6 +62,14 @@ class Executor:
         self._compiled: WeakKeyDictionary[Program, deque[StepKey]] = WeakKeyDictionary()  # what was compiled lately
         self._closed = False
         self.buckets = Buckets()
+        _executors.add(self)
+
+    @property
+    def target(self) -> backend.Target:
+        """Where steps run. Looked up when it is needed: JAX starts then, which processes that join want to do first."""
+        if self._target is None:
+            self._target = backend.target(self.place.device())
+        return self._target
 
     def run(
         self,
@@ -321,6 +330,15 @@ class Executor:
             PaddingWarning,
             stacklevel=4,
         )
+
+
+def _forget_devices() -> None:
+    for executor in _executors:
+        executor._target = None
+        executor._uid = next(_uids)  # so that no step of the old devices is found
+
+
+backend.at_restart(_forget_devices)
 
 
 def _no_step() -> None:

@@ -80,9 +80,12 @@ def _check_device(place: Place, platform: str, hint: str) -> None:
 def _devices(platform: str) -> list[Device]:
     backend.prepare()
     try:
-        return jax.devices(platform)
+        return jax.local_devices(backend=platform)  # those of other processes cannot be used alone
     except RuntimeError:  # JAX raises when a platform is absent
         return []
+
+
+backend.at_restart(_devices.cache_clear)
 
 
 def is_compiled_with_cuda() -> bool:

@@ -31,12 +31,17 @@ class SourceLine(NamedTuple):
         return f"{place}: {text}" if text else place
 
 
-def user_line() -> SourceLine | None:
-    """Returns the line of the innermost frame outside refluid and paddle."""
-    frame: FrameType | None = sys._getframe(1)
+def user_line(frame: FrameType | None = None, libraries: tuple[str, ...] = ()) -> SourceLine | None:
+    """Returns the line of the innermost frame outside refluid and paddle.
+
+    Args:
+      frame: where to begin; by default at the caller.
+      libraries: further folders whose lines are of no interest.
+    """
+    frame, skipped = frame or sys._getframe(1), _OURS + libraries
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith(_OURS) and not filename.startswith("<frozen") and "contextlib" not in filename:
+        if not filename.startswith(skipped) and not filename.startswith("<frozen") and "contextlib" not in filename:
             return SourceLine(filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return None

@@ -1,0 +1,263 @@
+"""This process among the ranks of its job: says that it is alive and how far it is, and hears when another one is not.
+
+Ranks meet in steps and in `agree`. A rank that dies, fails, hangs or brings something else is named in the error that
+all others raise where they meet. XLA cannot be interrupted while it waits for a rank, so a process that does not get to
+raise the error is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from refluid.errors import RankError
+from refluid.log import Log
+from refluid.runtime.collective.hub import TICK
+from refluid.runtime.collective.lines import Lines, Message, encode
+from refluid.runtime.collective.roster import SILENCE
+from refluid.runtime.collective.whereabouts import script_line
+
+GRACE = 5.0  # seconds that this process has to raise the error before it is ended
+_VERDICT = 10.0  # seconds after a failed collective until it is known who has failed
+_CONNECT_EVERY = 0.2
+_REMIND_EVERY = 5.0
+
+
+class Group:
+    """The connection of one rank to the hub.
+
+    Args:
+      endpoints: of all ranks; the hub is at the first one.
+      rank: the number of this process.
+      deadline: seconds to reach the hub.
+      end_process: called if this process cannot raise an error.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        rank: int,
+        deadline: float,
+        end_process: Callable[[int], Any] = os._exit,
+    ):
+        self.rank, self.endpoints = rank, tuple(endpoints)
+        self.failure: RankError | None = None
+        self._hub_left: RankError | None = None
+        self._log = Log(role="trainer", rank=rank)
+        self._end_process = end_process
+        self._entered = self._done = self._steps = 0
+        self._at = ""
+        self._told = self._left = False
+        self._changed = threading.Condition()
+        self._welcome: Message | None = None
+        self._agreed = self._parted = False
+        self._sending = threading.Lock()
+        self._socket = self._connect(deadline)
+        self._send({"hello": {"rank": rank, "endpoint": self.endpoints[rank], "endpoints": list(endpoints)}})
+        self._stop_beating = threading.Event()
+        for work in (self._listen, self._beat):
+            threading.Thread(target=work, name=f"collective-{work.__name__}", daemon=True).start()
+
+    @property
+    def count(self) -> int:
+        """How many ranks there are."""
+        return len(self.endpoints)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether ranks are gone that were needed."""
+        return self.failure is not None or self._hub_left is not None or self._told
+
+    @property
+    def steps(self) -> int:
+        """How many steps this rank has begun."""
+        return self._steps
+
+    def await_all(self) -> Message:
+        """Returns when all ranks are here: what rank 0 tells everybody.
+
+        Raises:
+          RankError: one is missing, or has other endpoints.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._welcome is not None or self.failure is not None)
+        self._check()
+        assert self._welcome is not None
+        return self._welcome
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Runs what is inside as a step in which all ranks meet.
+
+        Raises:
+          RankError: another rank has failed or is gone.
+        """
+        self._steps += 1
+        with self._meeting(f"step {self._steps}"):
+            try:
+                yield
+            except (RuntimeError, ValueError) as error:  # what JAX raises depends on who waits for the result
+                if not _is_of_a_collective(error):
+                    raise
+                with self._changed:
+                    self._changed.wait_for(lambda: self.failure is not None or self._hub_left is not None, _VERDICT)
+                self._check(error)
+                raise
+
+    def agree(self, what: str, lines: Sequence[str]) -> None:
+        """Returns when all ranks have brought the same lines.
+
+        Raises:
+          RankError: a rank brings others; the message has the first one that differs.
+        """
+        with self._meeting(f"the check of the {what}"):
+            with self._changed:
+                self._agreed = False
+            self._send({"note": what, "lines": list(lines)})
+            with self._changed:
+                self._changed.wait_for(lambda: self._agreed or self.failure is not None or self._hub_left is not None)
+            if not self._agreed:
+                self._check()
+
+    def fail(self, reason: str) -> None:
+        """Tells the others that this process fails."""
+        if self.failure is None and not self._left:
+            self._told = True
+            self._send({"failed": reason})
+
+    def leave(self, seconds: float = GRACE) -> None:
+        """Ends the connection, when the others no longer need this rank. Calling it again does nothing."""
+        if self._left:
+            return
+        if self.failure is None and self._hub_left is None and not self._told:
+            self._send(self._state())
+            self._left = True
+            self._send({"left": True})
+            with self._changed:
+                over = lambda: self._parted or self.failure is not None or self._hub_left is not None  # noqa: E731
+                self._changed.wait_for(over, seconds)
+        self._left = True
+        self._stop_beating.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    @contextlib.contextmanager
+    def _meeting(self, name: str) -> Iterator[None]:
+        self._check()
+        self._at = name
+        self._entered += 1
+        try:
+            yield
+        finally:
+            self._done += 1
+
+    def _check(self, cause: BaseException | None = None) -> None:
+        error = self.failure or self._hub_left
+        if error is not None:
+            self._told = True
+            raise error from cause
+
+    def _connect(self, deadline: float) -> socket.socket:
+        host, _, port = self.endpoints[0].rpartition(":")
+        began = reminded = time.monotonic()
+        while True:
+            try:
+                connection = socket.create_connection((host.strip("[]"), int(port)), timeout=5)
+            except OSError as error:
+                now = time.monotonic()
+                if now - began > deadline:
+                    problem = f"cannot be reached for {now - began:.0f} s: {error.strerror or error}"
+                    raise RankError(self.rank, 0, self.endpoints[0], problem) from error
+                if now - reminded > _REMIND_EVERY:
+                    reminded = now
+                    self._log.warning("waiting for rank 0", at=self.endpoints[0], reason=error.strerror or error)
+                time.sleep(_CONNECT_EVERY)
+                continue
+            connection.settimeout(SILENCE)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+
+    def _send(self, message: Message) -> None:
+        with self._sending, contextlib.suppress(OSError):  # whoever listens sees that the connection is gone
+            self._socket.sendall(encode(message))
+
+    def _state(self) -> Message:
+        state = {
+            "entered": self._entered,
+            "done": self._done,
+            "at": self._at,
+            "where": script_line(),
+            "processor": time.process_time(),
+        }
+        return {"beat": state}
+
+    def _beat(self) -> None:
+        while not self._stop_beating.wait(TICK):
+            self._send(self._state())
+
+    def _listen(self) -> None:
+        lines, problem = Lines(), "has ended without leaving: it crashed or was killed; see its log"
+        while True:
+            try:
+                data = self._socket.recv(1 << 16)
+                messages = list(lines.feed(data))
+            except TimeoutError:
+                data, problem = b"", f"has been silent for {SILENCE:.0f} s: it or its network has stopped"
+                messages = []
+            except (OSError, ValueError):
+                data, messages = b"", []
+            for message in messages:
+                self._handle(message)
+            if not data:
+                break
+        if not self._left and self._hub_left is None:
+            self._fail({"rank": 0, "endpoint": self.endpoints[0], "problem": problem})
+        self._stop_beating.set()
+
+    def _handle(self, message: Message) -> None:
+        if "awaited" in message:
+            awaited, seconds = message["awaited"], message["seconds"]
+            self._log.warning("waiting for other ranks", awaited=awaited, seconds=seconds, at=message.get("at"))
+        if "end" in message:
+            self._fail(message["end"])
+        with self._changed:
+            self._welcome = message.get("welcome", self._welcome)
+            self._agreed = self._agreed or "agreed" in message
+            self._parted = self._parted or "parted" in message
+            if "hub_left" in message:
+                problem = f"has ended after {message['hub_left']} steps: all ranks must run the same number of steps"
+                self._hub_left = RankError(self.rank, 0, self.endpoints[0], problem)
+            self._changed.notify_all()
+
+    def _fail(self, end: Message) -> None:
+        with self._changed:
+            if self.failure is not None:
+                return
+            self.failure = RankError(self.rank, end["rank"], end["endpoint"], end["problem"])
+            self._changed.notify_all()
+        if end["rank"] != self.rank or not self._told:
+            self._log.error("the job has failed", reason=str(self.failure))
+            threading.Thread(target=self._end_unless_told, name="collective-end", daemon=True).start()
+
+    def _end_unless_told(self) -> None:
+        """Ends this process if nothing in it can raise the error: XLA may wait for a rank forever."""
+        end = time.monotonic() + GRACE
+        while time.monotonic() < end:
+            if self._told or self._left:
+                return
+            time.sleep(0.1)
+        print(f"RankError: {self.failure}; ending this process", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        self._end_process(1)
+
+
+def _is_of_a_collective(error: Exception) -> bool:
+    text = str(error)
+    return any(word in text for word in ("Gloo", "NCCL", "nccl", "collective"))

@@ -1,0 +1,128 @@
+"""The meeting point of a job's ranks, in the process of rank 0: one connection to each, one thread for all.
+
+A rank that dies closes its connection, so the others hear of it at once; one that stops is silent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from refluid.runtime.collective.lines import Lines, Message, encode
+from refluid.runtime.collective.roster import Patience, Reply, Roster
+
+TICK = 0.5  # seconds between two heartbeats
+_GRACE = 2.0  # seconds for the last messages
+
+
+@dataclass
+class _Peer:
+    """A connected process; it has a rank once it has said so."""
+
+    socket: socket.socket
+    lines: Lines = field(default_factory=Lines)
+    rank: int | None = None
+
+
+class Hub:
+    """Receives what ranks send, asks the roster, and sends its replies."""
+
+    def __init__(self, listener: socket.socket, endpoints: Sequence[str], welcome: Message, patience: Patience):
+        self._roster = Roster(endpoints, welcome, patience, time.monotonic())
+        self._listener = listener
+        self._peers: dict[int, _Peer] = {}  # by rank
+        self._stopping = threading.Event()
+        self._steps: int | None = None
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._serve, name="collective-hub", daemon=True)
+        self._thread.start()
+
+    def stop(self, steps: int | None) -> None:
+        """Closes all connections; the others learn that rank 0 has finished, after so many steps, unless it failed."""
+        self._steps = steps
+        self._stopping.set()
+        self._thread.join(_GRACE)
+
+    def _serve(self) -> None:
+        ticked = time.monotonic()
+        while not self._stopping.is_set():
+            for key, _ in self._selector.select(TICK / 2):
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._receive(key.data)
+            if time.monotonic() - ticked >= TICK:
+                ticked = time.monotonic()
+                self._send([(None, {"beat": True}), *self._roster.tick(ticked)])
+        if self._steps is not None:
+            self._send([(None, {"hub_left": self._steps})])
+        for peer in list(self._peers.values()):
+            self._close(peer)
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.settimeout(_GRACE)  # for sending; a rank that does not read is as good as gone
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._selector.register(connection, selectors.EVENT_READ, _Peer(connection))
+
+    def _receive(self, peer: _Peer) -> None:
+        try:
+            data = peer.socket.recv(1 << 16)
+            messages = list(peer.lines.feed(data))
+        except (OSError, ValueError):
+            data, messages = b"", []
+        for message in messages:
+            self._send(self._handle(peer, message))
+        if not data:
+            self._close(peer)
+            if peer.rank is not None:
+                self._send(self._roster.lose(peer.rank))
+
+    def _handle(self, peer: _Peer, message: Message) -> list[Reply]:
+        now, rank = time.monotonic(), peer.rank
+        if rank is None:
+            return self._meet(peer, message.get("hello"), now)
+        if "beat" in message:
+            return self._roster.beat(rank, message["beat"], now)
+        if "note" in message:
+            return self._roster.note(rank, message["note"], message["lines"], now)
+        if "failed" in message:
+            return self._roster.fail(rank, message["failed"])
+        return self._roster.leave(rank, now)
+
+    def _meet(self, peer: _Peer, hello: Message | None, now: float) -> list[Reply]:
+        if hello is None:  # not one of ours
+            self._close(peer)
+            return []
+        rank = hello["rank"]
+        refusal = self._roster.refusal(rank, hello["endpoints"])
+        if refusal is not None:
+            end = {"rank": rank, "endpoint": hello["endpoint"], "problem": refusal}
+            with contextlib.suppress(OSError):
+                peer.socket.sendall(encode({"end": end}))
+            self._close(peer)
+            return self._roster.refuse(end)
+        peer.rank, self._peers[rank] = rank, peer
+        return self._roster.join(rank, now)
+
+    def _send(self, replies: Sequence[Reply]) -> None:
+        for to, message in replies:
+            for peer in [self._peers.get(to)] if to is not None else list(self._peers.values()):
+                if peer is not None:
+                    with contextlib.suppress(OSError):  # its end is seen when it is read from
+                        peer.socket.sendall(encode(message))
+
+    def _close(self, peer: _Peer) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(peer.socket)
+        peer.socket.close()
+        if peer.rank is not None:
+            self._peers.pop(peer.rank, None)

@@ -1,0 +1,97 @@
+"""JAX's part of joining: its coordination service and client, without the parts that abort processes.
+
+`jax.distributed.initialize` has no setting for them. Its client aborts the process, without a name, as soon as the
+service is gone or says that a process is; `group` does this better, so heartbeats are as good as off here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax._src import distributed
+from jax._src.lib import _jax  # pyright: ignore[reportPrivateImportUsage]
+
+from refluid import backend
+from refluid.runtime.collective.tunnel import Tunnel
+
+_NEVER = 1_000_000  # seconds between heartbeats
+_TIMEOUT = 60  # seconds to connect; all processes are known to be there
+_ATTEMPTS = 5
+
+
+def serve(count: int) -> tuple[int, Any]:
+    """Starts JAX's coordination service for ``count`` processes at any free port; returns the port and the service."""
+    for attempt in range(_ATTEMPTS):
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        try:
+            return port, _jax.get_distributed_runtime_service(
+                f"[::]:{port}", count, heartbeat_timeout=_NEVER, shutdown_timeout=_TIMEOUT, recoverable=True
+            )
+        except RuntimeError:  # another process was faster
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+@dataclass
+class World:
+    """The connection of this process to the service; while it exists, JAX sees the devices of all processes."""
+
+    tunnel: Tunnel
+
+    @classmethod
+    def start(cls, coordinator: tuple[str, int], rank: int, count: int, service: Any) -> World:
+        """Connects JAX to the others, and restarts it if it was in use."""
+        backend.restart()
+        backend.prepare()
+        devices = int(os.environ.get("CPU_NUM", "1"))
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        if jax.config.jax_num_cpu_devices < devices:  # pyright: ignore[reportAttributeAccessIssue]
+            jax.config.update("jax_num_cpu_devices", devices)
+        tunnel = Tunnel(*coordinator)
+        address = f"127.0.0.1:{tunnel.port}"
+        client = _jax.get_distributed_runtime_client(
+            address,
+            rank,
+            init_timeout=_TIMEOUT,
+            heartbeat_timeout=_NEVER,
+            shutdown_timeout=1,
+            shutdown_on_destruction=False,
+            use_compression=True,
+        )
+        client.connect()
+        state = distributed.global_state
+        state.client, state.service = client, service
+        state.process_id, state.num_processes, state.coordinator_address = rank, count, address
+        return cls(tunnel)
+
+    def stop(self, broken: bool, restart: bool) -> None:
+        """Disconnects JAX.
+
+        Args:
+          broken: whether a rank is gone: its answer is not waited for, and the client stays connected to nobody.
+          restart: whether JAX will be used again, with the devices of this process.
+        """
+        state = distributed.global_state
+        client, service = state.client, state.service
+        state.client = state.service = None  # JAX's own end would wait for all other processes
+        state.process_id, state.num_processes = 0, 1
+        if restart:
+            backend.restart()
+        if broken:
+            _abandoned.append((client, service))
+            return
+        assert client is not None
+        client.shutdown()
+        if service is not None:
+            service.shutdown()
+        self.tunnel.close()
+
+
+_abandoned: list[Any] = []  # what must not be destroyed: its end would abort the process
