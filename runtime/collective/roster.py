@@ -52,6 +52,7 @@ class _Seat:
 
     here: bool = False
     left: bool = False
+    parted: bool = False  # it has been told that it may go
     heard: float = 0.0  # when it sent something last
     active: float = 0.0  # when it was last seen working
     processor: float = 0.0  # seconds of processor time it has used
@@ -212,10 +213,16 @@ class Roster:
         return []
 
     def _parting(self) -> list[Reply]:
-        """Those that may go."""
+        """Those that may go, once each."""
         behind = min((seat.done for seat in self._seats if not seat.left), default=None)
-        leaving = [rank for rank, seat in enumerate(self._seats) if seat.left]
-        return [(rank, {"parted": True}) for rank in leaving if behind is None or behind >= self._seats[rank].done]
+        free = [
+            rank
+            for rank, seat in enumerate(self._seats)
+            if seat.left and not seat.parted and (behind is None or behind >= seat.done)
+        ]
+        for rank in free:
+            self._seats[rank].parted = True
+        return [(rank, {"parted": True}) for rank in free]
 
     def _end(self, rank: int, problem: str) -> list[Reply]:
         if self.over:

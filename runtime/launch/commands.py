@@ -1,4 +1,4 @@
-"""The commands ``refluid launch`` and ``refluid status``, for distributed jobs."""
+"""The commands ``refluid launch``, ``refluid run`` and ``refluid status``, for distributed jobs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from refluid.runtime.launch.cluster import membership
 from refluid.runtime.launch.environment import Placement, split_endpoint
 from refluid.runtime.launch.launcher import Launcher, script_command
 from refluid.runtime.launch.ports import HeldPorts
@@ -76,4 +77,18 @@ def _status(chosen: argparse.Namespace) -> int:
     return status.watch(endpoints, as_json=chosen.json, interval=chosen.interval)
 
 
-COMMANDS = {"launch": (_add_launch, _launch), "status": (_add_status, _status)}
+def _add_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("script", help="the script; it finds its place in PADDLE_TRAINER_ID and other variables")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the script")
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    """Becomes the script, with the variables of a collective job that srun or mpirun has started."""
+    command = script_command(chosen.script, chosen.arguments)
+    found = membership()
+    if found is None:
+        raise ValueError("nothing says which process of which job this is; start it by srun or mpirun, as in srun -n 4")
+    os.execve(command[0], command, {"CPU_NUM": "1", **os.environ, **found.variables()})
+
+
+COMMANDS = {"launch": (_add_launch, _launch), "run": (_add_run, _run), "status": (_add_status, _status)}

@@ -52,6 +52,7 @@ class Placement:
         variables = {
             "PADDLE_TRAINERS": trainers,
             "PADDLE_TRAINERS_NUM": trainers,
+            "PADDLE_NUM_TRAINERS": trainers,
             "PADDLE_TRAINER_ID": str(member.index),
             "PADDLE_TRAINER_ENDPOINTS": ",".join(self.trainers),
             "PADDLE_CURRENT_ENDPOINT": member.endpoint,

@@ -78,6 +78,8 @@ class Launcher:
         environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         environment |= self.placement.environment(member)
         environment["PYTHONUNBUFFERED"] = "1"
+        if not self.placement.servers:
+            environment.setdefault("CPU_NUM", "1")  # one process for each device
         if self.metrics_port is not None:
             environment["REFLUID_METRICS_PORT"] = str(self.metrics_port + place if self.metrics_port else 0)
         return environment

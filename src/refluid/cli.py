@@ -16,6 +16,7 @@ _COMMANDS = {
     "convert": (_MODELS, "writes a saved model in another form"),
     "check": (_MODELS, "compares the numbers of a saved model's forms"),
     "launch": (_JOBS, "runs a script as a distributed job on this machine"),
+    "run": (_JOBS, "runs a script as one process of a collective job that srun or mpirun has started"),
     "status": (_JOBS, "shows what parameter servers are doing"),
 }
 _ERRORS = (OSError, ValueError, TypeError, ImportError, NotImplementedError, RuntimeError)

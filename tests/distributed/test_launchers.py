@@ -105,8 +105,8 @@ def test_a_collective_job_has_one_process_per_device(run):
     code, seen, _, _ = run("launch", "--selected_gpus", "4,6", "--log_dir", "logs", CUDA_VISIBLE_DEVICES="4,5,6")
     assert code == 0
     both = ",".join(seen[f"workerlog.{number}"][1]["PADDLE_CURRENT_ENDPOINT"] for number in (0, 1))
-    names = ("FLAGS_selected_gpus", "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "TRAINING_ROLE")
-    assert pick(seen, *names) == {"workerlog.0": ("0", "0", "2", None), "workerlog.1": ("2", "1", "2", None)}
+    names = ("FLAGS_selected_gpus", "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "CPU_NUM", "TRAINING_ROLE")
+    assert pick(seen, *names) == {"workerlog.0": ("0", "0", "2", "1", None), "workerlog.1": ("2", "1", "2", "1", None)}
     assert set(pick(seen, "PADDLE_TRAINER_ENDPOINTS").values()) == {(both,)}
 
 
@@ -120,6 +120,13 @@ def test_a_collective_job_of_several_nodes(run):
     }
     everybody = "127.0.0.1:16070,127.0.0.1:16071,127.0.0.2:16070,127.0.0.2:16071"
     assert pick(seen, "PADDLE_TRAINER_ENDPOINTS")["workerlog.2"] == (everybody,)
+
+
+def test_a_collective_job_logs_to_mylog_and_keeps_the_number_of_devices(run, tmp_path):
+    code, _, out, _ = run("launch", CPU_NUM="2")
+    _, variables = json.loads((tmp_path / "mylog/workerlog.0").read_text())
+    assert (code, variables["CPU_NUM"], variables["PADDLE_NUM_TRAINERS"]) == (0, "2", "1")
+    assert "log_dir: mylog" in out
 
 
 def test_nodes_can_come_from_the_cluster(run):

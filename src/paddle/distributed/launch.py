@@ -1,6 +1,7 @@
 """``python -m paddle.distributed.launch train.py``: one process per device, for collective training.
 
-It starts one process for each of ``--selected_gpus``, or ``--nproc_per_node`` processes, and sets their environment.
+It starts one process for each of ``--selected_gpus``, or ``--nproc_per_node`` processes, and sets their environment. A
+process uses one CPU device, unless CPU_NUM says otherwise.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, help="or how many of them, from 0 on")
     parser.add_argument("--nproc_per_node", type=int, help="how many processes on a node without GPUs (default 1)")
     parser.add_argument("--log_level", type=int, default=logging.INFO, help="accepted; the launcher has one level")
+    parser.set_defaults(log_dir="mylog")
     return parser.parse_args(arguments)
 
 

@@ -24,6 +24,7 @@ def test_every_generation_of_scripts_finds_its_variables():
         "PADDLE_CURRENT_ENDPOINT": "127.0.0.2:6174",
         "PADDLE_TRAINERS": "2",
         "PADDLE_TRAINERS_NUM": "2",
+        "PADDLE_NUM_TRAINERS": "2",
         "PADDLE_TRAINER_ID": "1",
         "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:7000,127.0.0.1:7001",
     }

@@ -1,0 +1,131 @@
+"""Ranks that are threads of one process, without JAX: they connect, agree, leave and hear of each other's end."""
+
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from refluid.errors import RankError
+from refluid.runtime.collective import group as groups
+from refluid.runtime.collective.group import Group
+from refluid.runtime.collective.hub import Hub
+from refluid.runtime.collective.roster import Patience
+
+
+@contextmanager
+def ranks(count):
+    """Groups that have met, a function that lets all of them do the same at once, and exit codes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    endpoints = [f"127.0.0.1:{listener.getsockname()[1]}", *(f"127.0.0.1:{port}" for port in range(1, count))]
+    hub, codes = Hub(listener, endpoints, {}, Patience()), []
+    members = [Group(endpoints, rank, deadline=5, end_process=codes.append) for rank in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+
+        def everybody(action):
+            return [call.result(60) for call in [pool.submit(action, member) for member in members]]
+
+        try:
+            everybody(Group.await_all)
+            yield members, everybody, codes
+        finally:
+            for member in members:
+                member.leave(seconds=0)
+            hub.stop(None)
+    assert not [thread for thread in threading.enumerate() if thread.name == "collective-hub"]
+
+
+def problem_of(action, *arguments):
+    with pytest.raises(RankError) as caught:
+        action(*arguments)
+    return caught.value
+
+
+def test_ranks_agree_and_part():
+    with ranks(3) as (members, everybody, codes):
+        everybody(lambda member: member.agree("program", ["mul", "add"]))
+        everybody(Group.leave)
+        assert codes == [] and not any(member.is_broken for member in members)
+
+
+def test_all_ranks_raise_the_same_error_about_another_program():
+    with ranks(2) as (members, everybody, _):
+        lines = {0: ["mul"], 1: ["add"]}
+        errors = everybody(lambda member: problem_of(member.agree, "program", lines[member.rank]))
+    assert {(error.other, error.problem) for error in errors} == {
+        (1, "brings another program\n  there       add\n  on rank 0   mul")
+    }
+    assert str(errors[0]).startswith(f"rank 1 at {members[1].endpoints[1]} brings another program")
+
+
+def test_a_rank_whose_connection_ends_is_named_at_the_next_step():
+    with ranks(3) as (members, _, _):
+        members[2]._socket.shutdown(socket.SHUT_RDWR)  # as when its process is killed
+        with members[0]._changed:
+            assert members[0]._changed.wait_for(lambda: members[0].failure is not None, 10)
+        with pytest.raises(RankError, match="rank 2 at .* has ended without leaving"), members[0].step():
+            raise AssertionError("never runs")
+
+
+def test_a_failed_collective_is_explained_by_the_rank_that_is_gone():
+    def fail(member):
+        if member.rank == 1:
+            member.fail("ValueError: bad line 3")
+            return None
+        with pytest.raises(RankError) as caught, member.step():
+            raise RuntimeError("Gloo all-reduce failed: Connection closed by peer")
+        return caught.value
+
+    with ranks(2) as (_, everybody, codes):
+        error, _ = everybody(fail)
+    assert "rank 1" in str(error) and "has failed: ValueError: bad line 3" in str(error)
+    assert "Gloo" in str(error.__cause__) and codes == []
+
+
+def test_other_errors_of_a_step_stay_as_they_are():
+    with ranks(2) as (members, _, _), pytest.raises(RuntimeError, match="out of memory"), members[0].step():
+        raise RuntimeError("out of memory")
+
+
+def test_a_process_that_cannot_raise_the_error_is_ended(monkeypatch, capsys):
+    monkeypatch.setattr(groups, "GRACE", 0.2)
+    released, ended = threading.Event(), threading.Event()
+    with ranks(2) as (members, _, _):
+        members[0]._end_process = lambda code: ended.set()
+
+        def wait_for_the_other():
+            with members[0].step():
+                released.wait(30)  # as XLA does
+
+        waiting = threading.Thread(target=wait_for_the_other)
+        waiting.start()
+        members[1].fail("ValueError: bad line 3")
+        assert ended.wait(30)
+        released.set()
+        waiting.join()
+    assert "has failed: ValueError: bad line 3; ending this process" in capsys.readouterr().err
+
+
+def test_a_rank_that_ends_too_early_is_named():
+    with ranks(2) as (members, _, _):
+        members[1].leave(seconds=5)
+        with pytest.raises(RankError, match="rank 1 at .* has ended before step 1"), members[0].step():
+            raise RuntimeError("Gloo all-reduce failed")
+
+
+def test_an_unreachable_rank_0_is_named():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        endpoints = [f"127.0.0.1:{probe.getsockname()[1]}", "127.0.0.1:1"]
+        with pytest.raises(RankError, match=r"rank 0 at 127.0.0.1:\d+ cannot be reached for .*: Connection refused"):
+            Group(endpoints, 1, deadline=0.1)
+
+
+def test_strangers_are_ignored():
+    with ranks(2) as (members, everybody, _):
+        host, port = members[0].endpoints[0].split(":")
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert stranger.recv(10) == b""
+        everybody(lambda member: member.agree("program", ["mul"]))

@@ -1,0 +1,129 @@
+"""What follows from what ranks say, without sockets and clocks."""
+
+import pytest
+
+from refluid.runtime.collective.roster import Patience, Roster
+
+ENDPOINTS = ["a:1", "b:2"]
+PATIENCE = Patience(joining=60, idle=40, busy=500)
+
+
+@pytest.fixture
+def roster():
+    roster = Roster(ENDPOINTS, {"port": 7}, PATIENCE, 0.0)
+    assert roster.join(0, 0.0) == []
+    assert roster.join(1, 0.0) == [(None, {"welcome": {"port": 7}})]
+    return roster
+
+
+def state(entered=0, done=0, processor=0.0, where=""):
+    return {"entered": entered, "done": done, "at": f"step {entered}", "where": where, "processor": processor}
+
+
+def ended(replies):
+    """Rank and problem of the verdict."""
+    ((to, message),) = replies
+    assert to is None and message["end"]["endpoint"] == ENDPOINTS[message["end"]["rank"]]
+    return message["end"]["rank"], message["end"]["problem"]
+
+
+def test_a_rank_that_does_not_join_is_named():
+    roster = Roster(ENDPOINTS, {}, PATIENCE, 0.0)
+    roster.join(0, 1.0)
+    assert roster.tick(5.0) == []
+    ((_, reminder),) = roster.tick(20.0)
+    assert reminder == {"awaited": "1 at b:2", "seconds": 20}
+    rank, problem = ended(roster.tick(61.0))
+    assert rank == 1 and "has not joined within 60 s: it was not started, or cannot reach rank 0 at a:1" in problem
+
+
+@pytest.mark.parametrize(
+    ("rank", "endpoints", "message"),
+    [
+        (2, ENDPOINTS, "there are 2 ranks"),
+        (0, ENDPOINTS, "two processes have the same rank"),
+        (1, ["a:1", "c:3"], "has the endpoints a:1,c:3, rank 0 has a:1,b:2"),
+    ],
+)
+def test_who_does_not_belong_here_is_refused(rank, endpoints, message):
+    roster = Roster(ENDPOINTS, {}, PATIENCE, 0.0)
+    roster.join(0, 1.0)
+    assert message in roster.refusal(rank, endpoints)
+
+
+def test_a_rank_that_others_wait_for_and_that_does_nothing_ends_the_job(roster):
+    roster.beat(0, state(entered=1), 10.0)
+    roster.beat(1, state(processor=1.0, where="train.py:3 in read"), 10.0)
+    for now in range(11, 50):
+        assert not any("end" in message for _, message in roster.tick(now))
+        roster.beat(0, state(entered=1), now)
+        roster.beat(1, state(processor=1.0, where="train.py:3 in read"), now)
+    rank, problem = ended(roster.tick(51.0))
+    assert (rank, problem) == (1, "has not reached step 1 for 41 s; it does nothing, at train.py:3 in read")
+    assert roster.tick(60.0) == roster.lose(0) == []  # there is one reason
+
+
+def test_a_rank_that_works_is_waited_for_longer(roster):
+    for now in range(10, 510):
+        roster.beat(0, state(entered=1), now)
+        roster.beat(1, state(processor=0.5 * now), now)
+        assert not any("end" in message for _, message in roster.tick(now))
+    assert ended(roster.tick(511.0)) == (1, "has not reached step 1 for 501 s; it is busy")
+
+
+def test_a_step_that_nobody_finishes_ends_the_job(roster):
+    for now in range(10, 520, 10):
+        roster.beat(0, state(entered=1), now)
+        roster.beat(1, state(entered=1), now)
+    assert ended(roster.tick(521.0)) == (0, "has not finished step 1 for 511 s")
+
+
+def test_silence_ends_the_job(roster):
+    roster.beat(0, state(), 31.0)
+    assert ended(roster.tick(31.0)) == (1, "has been silent for 31 s: it or its network has stopped")
+
+
+def test_a_closed_connection_ends_the_job_unless_the_rank_has_left(roster):
+    assert ended(roster.lose(1))[1].startswith("has ended without leaving")
+
+
+def test_ranks_part_when_all_are_done(roster):
+    roster.beat(0, state(3, 3), 1.0)
+    roster.beat(1, state(3, 2), 1.0)
+    assert roster.leave(0, 1.0) == []  # rank 1 still needs it for step 3
+    assert roster.beat(1, state(3, 3), 2.0) == [(0, {"parted": True})]
+    assert roster.lose(0) == []
+    rank, problem = ended(roster.beat(1, state(4, 3), 3.0))
+    assert rank == 0 and "has ended before step 4, which others are in" in problem
+
+
+def test_a_failure_is_passed_on(roster):
+    assert ended(roster.fail(1, "ValueError: bad line 3")) == (1, "has failed: ValueError: bad line 3")
+
+
+@pytest.mark.parametrize(
+    ("what", "lines", "problem"),
+    [
+        ("program", ["mul", "relu"], "brings another program\n  there       relu\n  on rank 0   add"),
+        ("program", ["mul"], "brings another program: only rank 0 has\n  add"),
+        ("program", ["mul", "add", "sgd"], "brings another program: only it has\n  sgd"),
+        ("checkpoint", [], "is at checkpoint, rank 0 at program: all ranks must do the same"),
+    ],
+)
+def test_what_differs_is_named(roster, what, lines, problem):
+    assert roster.note(0, "program", ["mul", "add"], 1.0) == []
+    assert ended(roster.note(1, what, lines, 1.0)) == (1, problem)
+
+
+def test_what_is_the_same_everywhere_is_agreed_on(roster):
+    for _ in range(2):
+        roster.note(1, "program", ["mul"], 1.0)
+        assert roster.note(0, "program", ["mul"], 1.0) == [(None, {"agreed": "program"})]
+
+
+def test_the_limits_can_be_set(monkeypatch):
+    monkeypatch.setenv("REFLUID_COLLECTIVE_TIMEOUT", "7")
+    assert Patience.from_environment(5.0) == Patience(5.0, 7.0, 7.0)
+    monkeypatch.setenv("REFLUID_COLLECTIVE_TIMEOUT", "soon")
+    with pytest.raises(ValueError, match="expected seconds, such as 120"):
+        Patience.from_environment(5.0)
