@@ -18,7 +18,7 @@ from typing import Any
 
 from refluid.errors import RankError
 from refluid.log import Log
-from refluid.runtime.collective.hub import TICK
+from refluid.runtime.collective.hub import TAKEN, TICK
 from refluid.runtime.collective.lines import Lines, Message, encode
 from refluid.runtime.collective.roster import SILENCE
 from refluid.runtime.collective.whereabouts import script_line
@@ -59,7 +59,6 @@ class Group:
         self._agreed = self._parted = False
         self._sending = threading.Lock()
         self._socket = self._connect(deadline)
-        self._send({"hello": {"rank": rank, "endpoint": self.endpoints[rank], "endpoints": list(endpoints)}})
         self._stop_beating = threading.Event()
         for work in (self._listen, self._beat):
             threading.Thread(target=work, name=f"collective-{work.__name__}", daemon=True).start()
@@ -169,20 +168,33 @@ class Group:
         began = reminded = time.monotonic()
         while True:
             try:
-                connection = socket.create_connection((host.strip("[]"), int(port)), timeout=5)
+                return self._say_hello(socket.create_connection((host.strip("[]"), int(port)), timeout=SILENCE))
             except OSError as error:
-                now = time.monotonic()
+                now, reason = time.monotonic(), error.strerror or error
                 if now - began > deadline:
-                    problem = f"cannot be reached for {now - began:.0f} s: {error.strerror or error}"
+                    problem = f"cannot be reached for {now - began:.0f} s: {reason}"
                     raise RankError(self.rank, 0, self.endpoints[0], problem) from error
                 if now - reminded > _REMIND_EVERY:
                     reminded = now
-                    self._log.warning("waiting for rank 0", at=self.endpoints[0], reason=error.strerror or error)
+                    self._log.warning("waiting for rank 0", at=self.endpoints[0], reason=reason)
                 time.sleep(_CONNECT_EVERY)
-                continue
-            connection.settimeout(SILENCE)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return connection
+
+    def _say_hello(self, connection: socket.socket) -> socket.socket:
+        """The connection, if the hub takes this rank.
+
+        Raises:
+          OSError: it does not yet: it may be the one of a job that is just ending.
+        """
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        hello = {"rank": self.rank, "endpoint": self.endpoints[self.rank], "endpoints": self.endpoints}
+        try:
+            connection.sendall(encode({"hello": hello}))
+            if connection.recv(len(TAKEN), socket.MSG_WAITALL) == TAKEN:
+                return connection
+            raise OSError("it does not take this rank")
+        except OSError:
+            connection.close()
+            raise
 
     def _send(self, message: Message) -> None:
         with self._sending, contextlib.suppress(OSError):  # whoever listens sees that the connection is gone

@@ -17,6 +17,7 @@ from refluid.runtime.collective.lines import Lines, Message, encode
 from refluid.runtime.collective.roster import Patience, Reply, Roster
 
 TICK = 0.5  # seconds between two heartbeats
+TAKEN = b"\n\n"  # the answer to a process that the hub talks to; what follows are messages
 _GRACE = 2.0  # seconds for the last messages
 
 
@@ -103,9 +104,14 @@ class Hub:
             self._close(peer)
             return []
         rank = hello["rank"]
+        if self._roster.has_left(rank):  # it has left this job, and comes for the next one
+            self._close(peer)
+            return []
+        with contextlib.suppress(OSError):
+            peer.socket.sendall(TAKEN)
         refusal = self._roster.refusal(rank, hello["endpoints"])
-        if refusal is not None:
-            end = {"rank": rank, "endpoint": hello["endpoint"], "problem": refusal}
+        if refusal is not None or self._roster.verdict is not None:
+            end = self._roster.verdict or {"rank": rank, "endpoint": hello["endpoint"], "problem": refusal}
             with contextlib.suppress(OSError):
                 peer.socket.sendall(encode({"end": end}))
             self._close(peer)

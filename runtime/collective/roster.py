@@ -78,7 +78,7 @@ class Roster:
     welcome: Message
     patience: Patience
     began: float
-    over: bool = False  # the job has failed, and everybody knows
+    verdict: Message | None = None  # why the job has failed, which everybody was told
     _complete: bool = False
     _reminded: float = 0.0
     _furthest: tuple[int, float] = (0, 0.0)  # the last meeting that any rank has begun, and when that was seen
@@ -87,6 +87,10 @@ class Roster:
     def __post_init__(self) -> None:
         self._seats = [_Seat() for _ in self.endpoints]
         self._reminded = self.began
+
+    def has_left(self, rank: Any) -> bool:
+        """Whether a rank has left this job."""
+        return isinstance(rank, int) and 0 <= rank < len(self._seats) and self._seats[rank].left
 
     def refusal(self, rank: Any, endpoints: Any) -> str | None:
         """Why a process that wants to be a rank cannot be, or None."""
@@ -100,9 +104,9 @@ class Roster:
 
     def refuse(self, end: Message) -> list[Reply]:
         """A process was refused: a job that is not complete yet cannot become so."""
-        if self._complete or self.over:
+        if self._complete or self.verdict is not None:
             return []
-        self.over = True
+        self.verdict = end
         return [(None, {"end": end})]
 
     def join(self, rank: int, now: float) -> list[Reply]:
@@ -159,7 +163,7 @@ class Roster:
 
     def tick(self, now: float) -> list[Reply]:
         """Time has passed."""
-        if self.over:
+        if self.verdict is not None:
             return []
         if not self._complete:
             return self._await_all(now)
@@ -225,10 +229,10 @@ class Roster:
         return [(rank, {"parted": True}) for rank in free]
 
     def _end(self, rank: int, problem: str) -> list[Reply]:
-        if self.over:
+        if self.verdict is not None:
             return []
-        self.over = True
-        return [(None, {"end": {"rank": rank, "endpoint": self.endpoints[rank], "problem": problem}})]
+        self.verdict = {"rank": rank, "endpoint": self.endpoints[rank], "problem": problem}
+        return [(None, {"end": self.verdict})]
 
 
 def difference(first: tuple[str, list[str]], second: tuple[str, list[str]]) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 
 from refluid.errors import RankError
 from refluid.runtime.collective import group as groups
+from refluid.runtime.collective import join
 from refluid.runtime.collective.group import Group
 from refluid.runtime.collective.hub import Hub
 from refluid.runtime.collective.roster import Patience
@@ -129,3 +130,37 @@ def test_strangers_are_ignored():
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert stranger.recv(10) == b""
         everybody(lambda member: member.agree("program", ["mul"]))
+
+
+def test_other_endpoints_are_an_error_on_both_sides():
+    listener = socket.create_server(("127.0.0.1", 0))
+    first = f"127.0.0.1:{listener.getsockname()[1]}"
+    hub = Hub(listener, [first, "b:2"], {}, Patience())
+    ours, theirs = Group([first, "b:2"], 0, 5), Group([first, "c:3"], 1, 5)
+    for member in (ours, theirs):
+        error = problem_of(member.await_all)
+        assert str(error) == f"rank 1 at c:3 has the endpoints {first},c:3, rank 0 has {first},b:2"
+        member.leave()
+    hub.stop(None)
+
+
+def test_a_port_in_use_and_an_address_of_another_machine_are_errors_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = f"127.0.0.1:{server.getsockname()[1]}"
+        error = problem_of(join, [taken, "127.0.0.1:1"], 0)
+        assert str(error) == f"rank 0 at {taken} cannot listen: Address already in use"
+    error = problem_of(join, ["127.0.0.1:1", "192.0.2.1:6170"], 1)
+    assert str(error).endswith("Cannot assign requested address; is it an address of this machine?")
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "rank", "message"),
+    [
+        (["a:1", "a:1"], 0, "two ranks have the same endpoint, a:1"),
+        (["a:1", "b:2"], 2, "rank 2 does not exist: there are 2 endpoints"),
+        (["a:1", "b"], 0, "invalid endpoint 'b'"),
+    ],
+)
+def test_endpoints_that_cannot_be_right_are_refused(endpoints, rank, message):
+    with pytest.raises(ValueError, match=message):
+        join(endpoints, rank)
