@@ -16,6 +16,8 @@ def main(rank, endpoints, *actions):
     early = jnp.ones(2) if "late" in actions else None  # JAX is in use before the processes join
 
     from refluid.runtime import collective
+    from refluid.runtime.collective import joining
+    from refluid.runtime.collective.roster import Patience
 
     group = collective.join(endpoints.split(","), rank)
     step = make_step(group)
@@ -25,6 +27,8 @@ def main(rank, endpoints, *actions):
         print("early", float((early + 1).sum()), flush=True)
     if f"kill{rank}" in actions:
         os.kill(os.getpid(), signal.SIGKILL)
+    if "impatient" in actions and rank == 0:
+        joining._joined.hub._roster.patience = Patience(idle=1)  # only now: a busy machine may be slow to begin
     if f"stay{rank}" in actions:
         time.sleep(60)  # meets the others no more
     if any(action[-1].isdigit() for action in actions):

@@ -25,9 +25,9 @@ def start(ports):
     """Starts a process for each rank; returns the exit code and the output of each when all have ended."""
     started = []
 
-    def start(*actions, devices=1, timeout=60, **variables):
+    def start(*actions, devices=1, timeout=60):
         endpoints = ",".join(ports.hold_any(2))
-        environment = {**os.environ, "CPU_NUM": str(devices), "XLA_FLAGS": "", **variables}
+        environment = {**os.environ, "CPU_NUM": str(devices), "XLA_FLAGS": ""}
         for rank in range(2):
             command = [sys.executable, str(SCRIPT), str(rank), endpoints, *actions]
             pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -63,7 +63,7 @@ def test_a_killed_rank_is_named_by_the_other(start, gone):
 
 
 def test_a_rank_that_hangs_is_named_with_the_line_it_is_at(start):
-    codes, outputs = start("stay1", REFLUID_COLLECTIVE_TIMEOUT="2")
+    codes, outputs = start("impatient", "stay1")
     assert codes == [1, 1]
     for (message,) in errors(outputs):
         assert re.match(
