@@ -117,10 +117,16 @@ class Target:
 
     def move(self, values: Values) -> Values:
         """A tree of values with the arrays that live on other devices copied to this one."""
-        return jax.tree.map(lambda x: jax.device_put(x, self.device) if self._is_elsewhere(x) else x, values)
+        return jax.tree.map(lambda x: jax.device_put(local(x), self.device) if self._is_elsewhere(x) else x, values)
 
     def _is_elsewhere(self, value: Any) -> bool:
         return isinstance(value, jax.Array) and value.devices() != {self.device}
+
+
+def local(value: Any) -> Any:
+    """The array of this process, where other processes have copies of it."""
+    shared = isinstance(value, jax.Array) and not value.is_fully_addressable
+    return value.addressable_shards[0].data if shared else value
 
 
 @cache

@@ -27,6 +27,7 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.vartype import VarType
+from refluid.jobs import is_of_job, job_target, join, meets_others
 from refluid.lowering.buckets import Buckets
 from refluid.lowering.lowered import lowered
 from refluid.lowering.pieces import Count
@@ -128,6 +129,9 @@ class Executor:
         return_merged: bool,
         call: Any,
     ) -> list[Any]:
+        if program._trainers_endpoints and program.target is None and is_of_job(program) and meets_others(program):
+            join(program)
+            program.target = job_target([self.place.device()])
         how = {"scope": scope, "return_numpy": return_numpy, "return_merged": return_merged}
         plainer = plain_feed(feed) if program.target is None else None
         if plainer is not None:

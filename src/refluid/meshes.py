@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from refluid.backend import Device, Target
+from refluid import backend
+from refluid.backend import Device, Target, local
 from refluid.ops.core.replicas import AXIS
 
 
@@ -66,7 +67,7 @@ class MeshTarget(Replicas):
     def _replicated(self, value: Any) -> Any:
         if self.local == self.replicas:
             return jax.device_put(value, self.sharding)
-        array = np.asarray(value)
+        array = np.asarray(local(value))
         return jax.make_array_from_callback(array.shape, self.sharding, lambda place: array[place])
 
     def _is_elsewhere(self, value: Any) -> bool:
@@ -106,3 +107,6 @@ def _mesh_target(devices: tuple[Any, ...]) -> MeshTarget:
     mesh = Mesh(np.array(devices), (AXIS,))
     here = mesh.local_devices[0]
     return MeshTarget(here, NamedSharding(mesh, PartitionSpec()), here.platform == "cpu", mesh)
+
+
+backend.at_restart(_mesh_target.cache_clear)

@@ -134,14 +134,21 @@ def default_places() -> list[Place]:
 
 def replica_target(places: Sequence[Place]) -> Target:
     """What a step runs on that has a replica at each of these places."""
+    devices = replica_devices(places)
+    if len(places) == 1:
+        return backend.target(devices[0])
+    if len(devices) == len(places):
+        return mesh_target(devices)
+    return SharedDevice(
+        devices[0], backend.target(devices[0]).sharding, devices[0].platform == "cpu", count=len(places)
+    )
+
+
+def replica_devices(places: Sequence[Place]) -> list[Device]:
+    """The devices of these places, each once; fewer than places where JAX does not have as many."""
     for place in places:
         check_place(place, "with_data_parallel")
-    if len(places) == 1:
-        return backend.target(places[0].device())
     devices = [place.device() for place in places]
     if len(set(devices)) < len(devices):  # Fluid's CPU places are all alike
         devices = _devices(devices[0].platform)[: len(places)]
-    if len(devices) < len(places):
-        device = places[0].device()
-        return SharedDevice(device, backend.target(device).sharding, device.platform == "cpu", count=len(places))
-    return mesh_target(devices)
+    return devices

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
+import jax
+
 from refluid.backend import Target
 from refluid.ir import OpRole, Program
-from refluid.places import default_places, replica_target
+from refluid.jobs import is_of_job, job_target, join, meets_others
+from refluid.places import default_places, replica_devices, replica_target
 from refluid.transpiler.data_parallel import LossScale, ReduceGradients
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
@@ -151,7 +154,7 @@ class CompiledProgram:
     def _replicate(self) -> Program:
         self._check_arguments()
         program, target = self._program, self._target()
-        if target.replicas == 1:
+        if target.replicas == 1 or meets_others(program):
             return program
         scale = LossScale(int(getattr(self._build_strategy, "gradient_scale_strategy", LossScale.AVERAGE)))
         copy = ReduceGradients(target.replicas, self._loss_name, scale).apply(program)
@@ -171,7 +174,27 @@ class CompiledProgram:
         if self._places is None:
             self._places = default_places()
         places = self._places if isinstance(self._places, list | tuple) else [self._places]
-        return replica_target(places)
+        if not is_of_job(self._program) and self._trainers() == 1:
+            return replica_target(places)
+        return self._target_in_job(places)
+
+    def _trainers(self) -> int:
+        return int(getattr(self._build_strategy, "num_trainers", 1))
+
+    def _target_in_job(self, places: Sequence[Any]) -> Target:
+        """Where the replicas of all processes run."""
+        program = self._program
+        if is_of_job(program):
+            join(program)
+        joined, expected = jax.process_count(), max(self._trainers(), len(program._trainers_endpoints))
+        if joined != expected:
+            raise RuntimeError(
+                f"num_trainers is {expected}, but {joined} process{'es have' if joined > 1 else ' has'} joined; "
+                'transpile the program with DistributeTranspilerConfig.mode = "nccl2" and run its startup program first'
+            )
+        if len(places) > 1 and meets_others(program):
+            raise ValueError("the program sums its gradients over processes already; it runs on one device of each")
+        return job_target(replica_devices(places))
 
     def _device_count(self) -> int:
         return self._target().replicas if self._is_data_parallel else 1

@@ -72,6 +72,11 @@ def fetched(names: Sequence[str], values: Sequence[Any], options: Options) -> li
     """Fetched values: joined ones, and the copies that replicas have of state."""
     target = options.target
     assert isinstance(target, Replicas)
+    if target.local < target.replicas:
+        values = [
+            value if name in options.state else jax.tree.map(_local_rows, value)
+            for name, value in zip(names, values, strict=True)
+        ]
     return [
         Copies(copies_of(value, target)) if name in options.state else value
         for name, value in zip(names, values, strict=True)

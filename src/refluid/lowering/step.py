@@ -207,13 +207,14 @@ class ReplicatedStep(SinglePieceStep):
 
     def __init__(self, compiled: CompiledStep, scope: Scope):
         super().__init__(compiled, scope)
-        assert isinstance(compiled.options.target, Replicas)
-        self._stage = compiled.options.target.feed
-        self._fetches_state = not compiled.options.state.isdisjoint(compiled.fetches)
+        target = compiled.options.target
+        assert isinstance(target, Replicas)
+        self._stage = target.feed
+        self._is_plain = target.local == target.replicas and compiled.options.state.isdisjoint(compiled.fetches)
 
     def _fetch(self, results: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
         values = super()._fetch(results, feeds)
-        return fetched(self.compiled.fetches, values, self.compiled.options) if self._fetches_state else values
+        return values if self._is_plain else fetched(self.compiled.fetches, values, self.compiled.options)
 
 
 class PieceByPieceStep(Step):
