@@ -97,6 +97,11 @@ class Target:
         return 1
 
     @property
+    def meeting(self) -> Any:
+        """What runs around a step in which other processes take part; None without them."""
+        return None
+
+    @property
     def key(self) -> Any:
         """Identifies what steps are compiled for."""
         return self.device

@@ -27,7 +27,7 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.vartype import VarType
-from refluid.jobs import is_of_job, job_target, join, meets_others
+from refluid.jobs import begin, is_of_job, meets_others, take_part
 from refluid.lowering.buckets import Buckets
 from refluid.lowering.lowered import lowered
 from refluid.lowering.pieces import Count
@@ -130,8 +130,7 @@ class Executor:
         call: Any,
     ) -> list[Any]:
         if program._trainers_endpoints and program.target is None and is_of_job(program) and meets_others(program):
-            join(program)
-            program.target = job_target([self.place.device()])
+            take_part(program, self.place.device())
         how = {"scope": scope, "return_numpy": return_numpy, "return_merged": return_merged}
         plainer = plain_feed(feed) if program.target is None else None
         if plainer is not None:
@@ -299,6 +298,7 @@ class Executor:
         _check_reads(block, compiled, scope)
         _check_writes(block, compiled, scope)
         step = compiled.bind(scope)
+        begin(program, step.holders)
         with announced, profiling.record("compile and execute"):
             try:
                 results = step(values)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
+from typing import Any
+from weakref import WeakSet
 
 import jax
 
 from refluid.backend import Device
 from refluid.ir.program import Program
-from refluid.meshes import MeshTarget, mesh_target
+from refluid.ir.text import operator_text
+from refluid.meshes import MeshTarget, from_first_process, mesh_target
 
 _MEETING = ("c_allreduce", "c_broadcast", "c_allgather", "c_reducescatter", "allreduce", "broadcast")
 
@@ -26,7 +31,7 @@ def is_of_job(program: Program) -> bool:
 
 def join(program: Program) -> None:
     """Joins the processes that a program belongs to; does nothing if this process has joined them."""
-    import_module("refluid.runtime.collective").join(tuple(program._trainers_endpoints), program._trainer_id)
+    _collective().join(tuple(program._trainers_endpoints), program._trainer_id)
 
 
 def job_target(devices: Sequence[Device]) -> MeshTarget:
@@ -42,4 +47,54 @@ def job_target(devices: Sequence[Device]) -> MeshTarget:
                 "all processes must use as many (CPU_NUM, places)"
             )
         found += chosen
-    return mesh_target(found)
+    return replace(mesh_target(found), around_steps=_collective().current().step)
+
+
+def take_part(program: Program, device: Device) -> None:
+    """Joins the processes that a program belongs to, and has it run on a device of each.
+
+    Such a program communicates by operators of its own, and its startup program has given all processes the same state.
+    """
+    join(program)
+    program.target = job_target([device])
+    _begun.add(program)
+
+
+def begin(program: Program, holders: Mapping[str, Any]) -> None:
+    """Before the first run of a program in a job: all processes bring the same one, and begin with the same state.
+
+    Args:
+      holders: by variable, what holds its value in the scope.
+
+    Raises:
+      RankError: a process brings another program.
+    """
+    if program.target is None or program.target.meeting is None:
+        return
+    if program not in _agreed:
+        _collective().current().agree("program", list(_lines(program)))
+        _agreed.add(program)
+    if program not in _begun:
+        _begun.add(program)
+        names = sorted(name for name, holder in holders.items() if holder.value is not None)
+        values = from_first_process([holders[name].value for name in names], program.target)
+        for name, value in zip(names, values, strict=True):
+            holders[name].value = value
+
+
+def _lines(program: Program) -> Iterator[str]:
+    """What must be the same in all processes. Seeds may differ, and the operators that join know their process."""
+    yield f"{program.target.local} devices in a process"
+    for block in program.blocks:
+        for op in block.ops:
+            if op.type not in _JOINING:
+                yield re.sub(r", seed=\d+", "", operator_text(op))
+
+
+def _collective() -> Any:
+    return import_module("refluid.runtime.collective")
+
+
+_JOINING = ("gen_nccl_id", "c_gen_nccl_id", "c_comm_init", "c_comm_init_all")
+_agreed: WeakSet[Program] = WeakSet()  # programs that all processes have
+_begun: WeakSet[Program] = WeakSet()  # programs whose state all processes have

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -38,6 +40,7 @@ class MeshTarget(Replicas):
     """
 
     mesh: Mesh
+    around_steps: Callable[[], AbstractContextManager[None]] | None = field(default=None, compare=False)
 
     @property
     def replicas(self) -> int:
@@ -46,6 +49,10 @@ class MeshTarget(Replicas):
     @property
     def key(self) -> Any:
         return self.mesh
+
+    @property
+    def meeting(self) -> Any:
+        return self.around_steps
 
     @property
     def local(self) -> int:
@@ -107,6 +114,26 @@ def _mesh_target(devices: tuple[Any, ...]) -> MeshTarget:
     mesh = Mesh(np.array(devices), (AXIS,))
     here = mesh.local_devices[0]
     return MeshTarget(here, NamedSharding(mesh, PartitionSpec()), here.platform == "cpu", mesh)
+
+
+def from_first_process(values: Sequence[Any], target: MeshTarget) -> list[Any]:
+    """The arrays that the first process gives, in all processes; each gives as many, of the same shapes."""
+    arrays = [np.asarray(local(value)) for value in values]
+    stacked = [
+        jax.make_array_from_process_local_data(target.split, np.stack([array] * target.local)) for array in arrays
+    ]
+    return list(_first_of_all(tuple(stacked), target))
+
+
+@partial(jax.jit, static_argnums=1)
+def _first_of_all(stacked: tuple[Any, ...], target: MeshTarget) -> tuple[Any, ...]:
+    def first(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        chosen = jax.lax.axis_index(AXIS) == 0
+        given = tuple(jnp.where(chosen, part[0], jnp.zeros_like(part[0])) for part in parts)
+        return tuple(jax.lax.psum(part, AXIS).astype(part.dtype) for part in given)  # a sum of truths is a number
+
+    split, replicated = PartitionSpec(AXIS), PartitionSpec()
+    return jax.shard_map(first, mesh=target.mesh, in_specs=split, out_specs=replicated, check_vma=False)(stacked)
 
 
 backend.at_restart(_mesh_target.cache_clear)

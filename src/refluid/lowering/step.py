@@ -126,9 +126,13 @@ class Step(ABC):
         # A step reuses the memory of the state it changes, so threads must change it one at a time.
         changes = any(piece.changes_state for piece in compiled.pieces)
         self._alone = scope.changing if changes else nullcontext()
+        self._meeting = options.target.meeting
 
     def __call__(self, feeds: Sequence[Any]) -> list[Any]:
         """Runs the step and returns the fetched values, as JAX arrays or SelectedRows."""
+        if self._meeting is not None:
+            with self._meeting(), self._alone:
+                return self._run(feeds, self._key_data() if self._is_random else None)
         with self._alone:
             return self._run(feeds, self._key_data() if self._is_random else None)
 

@@ -1,0 +1,63 @@
+"""Whole jobs in nccl2 mode: launched processes that train as one, save from the first, and end when one is killed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import collective_job
+
+import paddle.fluid as fluid
+
+SCRIPT = Path(collective_job.__file__)
+
+
+def launch(folder, *arguments, devices, **variables):
+    command = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", str(SCRIPT), *arguments]
+    environment = {**os.environ, "CPU_NUM": str(devices), "XLA_FLAGS": "", **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def results(folder):
+    """Losses and parameters that each process has printed."""
+    logs = [(folder / f"mylog/workerlog.{rank}").read_text() for rank in range(2)]
+    return [json.loads(re.findall(r"^result (.*)$", log, re.M)[0]) for log in logs]
+
+
+def alone(optimizer, steps):
+    """Losses and parameters of training on whole batches with one device."""
+    startup, main = fluid.Program(), fluid.Program()
+    startup.random_seed = 5
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss = collective_job.build(optimizer)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        batches = (dict(zip(("x", "y"), collective_job.batch(step), strict=True)) for step in range(steps))
+        losses = [exe.run(main, feed=feed, fetch_list=[loss.name])[0].item() for feed in batches]
+        return losses, {p.name: np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()}
+
+
+def test_two_processes_of_two_devices_train_as_one_device_does(tmp_path):
+    done = launch(tmp_path, "adam", "50", "saved", devices=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses, parameters = alone("adam", 50)
+    first, second = results(tmp_path)
+    np.testing.assert_allclose(np.mean([first[0], second[0]], axis=0), losses, atol=1e-5)
+    assert first[1] == second[1]
+    for name, value in parameters.items():
+        np.testing.assert_allclose(first[1][name], value, atol=1e-5, err_msg=name)
+    assert {*parameters, "learning_rate_0"} < {path.name for path in (tmp_path / "saved").iterdir()}
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_killed_process_ends_the_job_and_is_named_by_the_other(tmp_path, killed):
+    done = launch(tmp_path, "sgd", "20", devices=1, KILL=f"{killed}:3")
+    assert done.returncode == 137
+    assert f"trainer {killed} was killed by SIGKILL" in done.stderr
+    other = (tmp_path / f"mylog/workerlog.{1 - killed}").read_text()
+    assert re.search(rf"rank {killed} at 127.0.0.1:\d+ has ended without leaving", other)
