@@ -106,3 +106,11 @@ def gradients(block: Block) -> list[str]:
 
 def _is_backward(op: Operator) -> bool:
     return bool(op.role & OpRole.Backward) and not op.role & OpRole.Optimize
+
+
+def use_statistics_of_all(program: Program) -> None:
+    """Makes batch_norm use the statistics of all replicas' samples."""
+    for op in (op for block in program.blocks for op in block.ops):
+        if op.type in ("batch_norm", "batch_norm_grad"):
+            op.type = f"sync_{op.type}"
+    program.changed()

@@ -12,7 +12,7 @@ from refluid.backend import Target
 from refluid.ir import OpRole, Program
 from refluid.jobs import is_of_job, job_target, join, meets_others
 from refluid.places import default_places, replica_devices, replica_target
-from refluid.transpiler.data_parallel import LossScale, ReduceGradients
+from refluid.transpiler.data_parallel import LossScale, ReduceGradients, use_statistics_of_all
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 
@@ -42,12 +42,19 @@ class ExecutionStrategy(_Options):
         "num_threads": 0,
         "type": None,
         "use_cuda": False,
+        "use_experimental_executor": False,
         "use_thread_barrier": False,
     }
 
 
 class BuildStrategy(_Options):
-    """Fusions, memory reuse and gradient reduction; XLA does the first two itself, so most options have no effect."""
+    """How the replicas of a program work together.
+
+    These options matter: ``gradient_scale_strategy``, ``sync_batch_norm`` (batch_norm uses the statistics of all
+    replicas' samples) and ``num_trainers`` (how many processes take part). ``reduce_strategy`` is accepted: both kinds
+    give the same numbers, and gradients are always summed on all replicas. The others have no effect: XLA fuses
+    operators, reuses memory and orders communication itself, and gradients of all parameters meet in few messages.
+    """
 
     class ReduceStrategy(IntEnum):
         """How gradients are reduced across devices."""
@@ -64,6 +71,7 @@ class BuildStrategy(_Options):
 
     _defaults = {
         "async_mode": False,
+        "cache_runtime_context": False,
         "debug_graphviz_path": "",
         "enable_auto_fusion": False,
         "enable_backward_optimizer_op_deps": True,
@@ -78,16 +86,23 @@ class BuildStrategy(_Options):
         "fuse_relu_depthwise_conv": False,
         "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
         "hierarchical_allreduce_inter_nranks": 0,
+        "is_distribution": False,
         "memory_optimize": None,
+        "mkldnn_enabled_op_types": frozenset(),
         "nccl_comm_num": 1,
         "num_trainers": 1,
         "reduce_strategy": ReduceStrategy.AllReduce,
         "remove_unnecessary_lock": True,
         "sync_batch_norm": False,
         "trainer_id": 0,
-        "trainers_endpoints": [],
+        "trainers_endpoints": (),
         "use_hierarchical_allreduce": False,
     }
+
+    gradient_scale_strategy: GradientScaleStrategy
+    num_trainers: int
+    sync_batch_norm: bool
+    trainer_id: int
 
 
 class CompiledProgram:
@@ -156,8 +171,10 @@ class CompiledProgram:
         program, target = self._program, self._target()
         if target.replicas == 1 or meets_others(program):
             return program
-        scale = LossScale(int(getattr(self._build_strategy, "gradient_scale_strategy", LossScale.AVERAGE)))
+        scale = LossScale(int(self._strategy.gradient_scale_strategy))
         copy = ReduceGradients(target.replicas, self._loss_name, scale).apply(program)
+        if self._strategy.sync_batch_norm:
+            use_statistics_of_all(copy)
         copy.uid, copy.target = program.uid, target  # they share the program's random numbers
         return copy
 
@@ -174,19 +191,20 @@ class CompiledProgram:
         if self._places is None:
             self._places = default_places()
         places = self._places if isinstance(self._places, list | tuple) else [self._places]
-        if not is_of_job(self._program) and self._trainers() == 1:
+        if not is_of_job(self._program) and self._strategy.num_trainers == 1:
             return replica_target(places)
         return self._target_in_job(places)
 
-    def _trainers(self) -> int:
-        return int(getattr(self._build_strategy, "num_trainers", 1))
+    @property
+    def _strategy(self) -> BuildStrategy:
+        return self._build_strategy or BuildStrategy()
 
     def _target_in_job(self, places: Sequence[Any]) -> Target:
         """Where the replicas of all processes run."""
         program = self._program
         if is_of_job(program):
             join(program)
-        joined, expected = jax.process_count(), max(self._trainers(), len(program._trainers_endpoints))
+        joined, expected = jax.process_count(), max(self._strategy.num_trainers, len(program._trainers_endpoints))
         if joined != expected:
             raise RuntimeError(
                 f"num_trainers is {expected}, but {joined} process{'es have' if joined > 1 else ' has'} joined; "

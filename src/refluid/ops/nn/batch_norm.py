@@ -2,21 +2,25 @@
 
 Arrays are viewed as (outer, channels, inner); inner is 1 if channels come last. Sums reduce inner first, then outer,
 which XLA vectorises on CPU. The gradient is written out because autodiff makes five passes where two are enough.
+sync_batch_norm adds the sums of all replicas.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
+from refluid.ops.core import replicas
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
 
 
-def batch_norm(
+def _batch_norm(
+    total,
     x,
     scale,
     bias,
@@ -38,9 +42,10 @@ def batch_norm(
         unused = jnp.zeros_like(mean)
         return _like(x, y), mean, variance, unused, unused
     real, count = _counted(x, view)
-    batch_mean = _sum_by_channel(view if real is None else jnp.where(real, view, 0)) / count
+    count = total(count)
+    batch_mean = total(_sum_by_channel(view if real is None else jnp.where(real, view, 0))) / count
     squares = jnp.square(view - _column(batch_mean))
-    batch_variance = _sum_by_channel(squares if real is None else jnp.where(real, squares, 0)) / count
+    batch_variance = total(_sum_by_channel(squares if real is None else jnp.where(real, squares, 0))) / count
     inverse_std = lax.rsqrt(batch_variance + epsilon)
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(()).astype(mean.dtype)
@@ -53,7 +58,8 @@ def batch_norm(
     )
 
 
-def batch_norm_grad(
+def _batch_norm_grad(
+    total,
     x,
     scale,
     bias,
@@ -80,7 +86,9 @@ def batch_norm_grad(
     x_grad = incoming * _column(slope)
     if not constant:
         real, count = _counted(x, view)
-        x_grad -= _column(slope * bias_grad / count) + centered * _column(slope * inverse_std * scale_grad / count)
+        count = total(count)
+        x_grad -= _column(slope * total(bias_grad) / count)
+        x_grad -= centered * _column(slope * inverse_std * total(scale_grad) / count)
         x_grad = x_grad if real is None else jnp.where(real, x_grad, 0)
     return _like(x, x_grad), scale_grad, bias_grad
 
@@ -128,17 +136,31 @@ def _normalise(view: Any, scale: Any, bias: Any, mean: Any, inverse_std: Any) ->
     return (view - _column(mean)) * _column(inverse_std * scale) + _column(bias)
 
 
-# On one device sync_batch_norm is batch_norm.
-for _type in ("batch_norm", "sync_batch_norm"):
+def _own(value: Any) -> Any:
+    return value
+
+
+def _of_all_replicas(value: Any) -> Any:
+    return value if replicas.count() == 1 else lax.psum(value, replicas.AXIS)
+
+
+def _rule(function: Any, total: Any) -> Any:
+    """The rule that computes ``total`` of each sum and count."""
+    rule = partial(function, total)
+    rule.__doc__ = function.__doc__
+    return rule
+
+
+for _type, _total in (("batch_norm", _own), ("sync_batch_norm", _of_all_replicas)):
     op(
         _type,
         inputs="X Scale Bias Mean Variance MomentumTensor?",
         outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
         lod="aware",
-    )(batch_norm)
+    )(_rule(_batch_norm, _total))
     op(
         _type + "_grad",
         inputs="X Scale Bias? Mean? Variance? SavedMean SavedVariance Y@GRAD",
         outputs="X@GRAD Scale@GRAD Bias@GRAD",
         lod="aware",
-    )(batch_norm_grad)
+    )(_rule(_batch_norm_grad, _total))
