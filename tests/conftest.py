@@ -9,6 +9,8 @@ os.environ.setdefault("REFLUID_CACHE_DIR", "")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # ... and compile without optimising, in a fifth of the time. `make test-as-users` runs some tests with the defaults.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# Programs with up to four replicas run on devices of their own, however many cores there are.
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 
 import pytest
 
