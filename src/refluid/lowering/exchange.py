@@ -9,14 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from refluid import profiling
+from refluid.lowering.joined import parts_of
 from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
+from refluid.meshes import Replicas
 
 
 class _Spent(threading.local):
@@ -45,6 +49,25 @@ class Exchange(ABC):
         """Notifies the other side that this process is done."""
 
 
+class OneOf(Mapping[str, Any]):
+    """What several replicas exchange, as one trainer: their gradients, which they have summed, and all their ids."""
+
+    def __init__(self, env: Mapping[str, Any], state: frozenset[str], target: Replicas):
+        self._env, self._state, self._target = env, state, target
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._env[name]
+        if name in self._state or np.issubdtype(value.dtype, np.integer):
+            return value
+        return parts_of(value, self._target)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._env)
+
+    def __len__(self) -> int:
+        return len(self._env)
+
+
 class ExchangePiece(StepPiece):
     """Operators that the runtime runs as one exchange."""
 
@@ -60,9 +83,13 @@ class ExchangePiece(StepPiece):
 
     def _run(self, exchange: Exchange, binding: Binding, run: Run) -> None:
         began = time.perf_counter()
+        target = self._options.target
+        env = OneOf(run.env, self._options.state, target) if isinstance(target, Replicas) else run.env
         with profiling.record("exchange"):
-            received = exchange(run.env)
+            received = exchange(env)
         _spent.seconds += time.perf_counter() - began
+        if isinstance(target, Replicas):
+            received = {name: target.move(v) if name in self._options.state else v for name, v in received.items()}
         run.env.update(received)
         for name in received.keys() & self._options.persists:
             binding.holders[name].value = received[name]
