@@ -44,7 +44,7 @@ class ReduceGradients:
         return program
 
     def _scale_loss(self, block: Block) -> None:
-        starts = [op for op in block.ops if op.type == "fill_constant" and self._is_start(op)]
+        starts = [op for op in block.ops if op.type == "fill_constant" and self._is_start(block, op)]
         if not starts:
             marked = any(op.role & OpRole.Loss and op.role & OpRole.Backward for op in block.ops)
             if marked:
@@ -57,8 +57,13 @@ class ReduceGradients:
             start.attrs["value"] = float(start.attrs.get("value", 1.0)) / self.replicas
         block.program.changed()
 
-    def _is_start(self, op: Operator) -> bool:
-        return op.output_arg_names == [f"{self.loss}{_GRAD}"]
+    def _is_start(self, block: Block, op: Operator) -> bool:
+        """Whether backward starts here, from the loss or, in mixed precision, from the scaled loss."""
+        (name,) = op.output_arg_names
+        if name == f"{self.loss}{_GRAD}":
+            return True
+        scaled = block.vars.get(name.removesuffix(_GRAD)) if op.role == OpRole.Backward | OpRole.Loss else None
+        return scaled is not None and scaled.op is not None and self.loss in scaled.op.input_arg_names
 
 
 def reduce_gradients(block: Block, rings: int | None = None) -> None:

@@ -58,6 +58,11 @@ TESTED_ELSEWHERE = {
         "c_comm_init c_comm_init_all c_gen_nccl_id gen_nccl_id".split(),
         "tests/ops/host/test_joining.py::test_a_startup_program_joins_processes",
     ),
+    # Real Fluid composes them of other ops.
+    **dict.fromkeys(
+        ("check_finite_and_unscale", "update_loss_scaling"),
+        "tests/fluid/test_mixed_precision.py::test_sparse_gradients_are_unscaled",
+    ),
     # Readers, not values.
     "create_double_buffer_reader": _READERS,
     "create_py_reader": _READERS,

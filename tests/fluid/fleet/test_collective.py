@@ -121,6 +121,15 @@ def test_forward_values_are_recomputed():
     assert types(fleet.main_program.program).count("mul") == 2 * forward + 1
 
 
+def test_mixed_precision_begins_with_the_scale_of_the_strategy():
+    fleet, (hidden, loss) = make_fleet(1), make_loss()
+    minimize(fleet, loss, use_amp=True, amp_loss_scaling=64, forward_recompute=True, recompute_checkpoints=[hidden])
+    assert {"cast", "check_finite_and_unscale", "update_loss_scaling"} <= set(types(fleet.main_program.program))
+    _, losses = train(fleet, loss)
+    assert losses[-1] < losses[0]
+    assert np.array(fluid.global_scope().find_var("loss_scaling_0").get_tensor()) == [64.0]
+
+
 def test_gradients_of_several_batches_are_merged():
     fleet, (_, loss) = make_fleet(1), make_loss()
     minimize(fleet, loss, gradient_merge_steps=2)
