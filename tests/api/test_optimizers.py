@@ -195,10 +195,49 @@ def test_mistakes_are_told_early():
         fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.1), k=0)
     with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
         fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.1), alpha=2.0)
-    with pytest.raises(NotImplementedError, match="PipelineOptimizer is not supported"):
-        fluid.optimizer.PipelineOptimizer(fluid.optimizer.SGD(0.1))
+    with pytest.raises(TypeError, match="PipelineOptimizer expects a fluid.optimizer.Optimizer, not int"):
+        fluid.optimizer.PipelineOptimizer(3)
+    with pytest.raises(ValueError, match="place_list has 2 entries; 2 cuts make 3 sections, forward and backward"):
+        fluid.optimizer.PipelineOptimizer(fluid.optimizer.SGD(0.1), [[], []], [fluid.CPUPlace()] * 2)
+    with pytest.raises(ValueError, match="GradientMergeOptimizer requires an inner optimizer"):
+        fluid.optimizer.GradientMergeOptimizer(None)
     with pytest.raises(ValueError, match="one more value than boundaries, got 2 and 2"):
         fluid.layers.piecewise_decay([1, 2], [0.1, 0.2])
+
+
+def _losses_of_a_small_model(optimizer_of):
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        fluid.default_startup_program().random_seed = 4
+        x = fluid.layers.data("x", [4])
+        hidden = fluid.layers.fc(x, 3, act="tanh")
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(hidden, 1)))
+        optimizer_of(hidden, loss).minimize(loss)
+        executor = fluid.Executor(fluid.CPUPlace())
+        executor.run(fluid.default_startup_program())
+        feed = {"x": np.ones((2, 4), np.float32)}
+        return [executor.run(feed=feed, fetch_list=[loss])[0].item() for _ in range(4)]
+
+
+def test_sections_of_a_pipeline_have_the_numbers_of_the_whole_program():
+    def pipeline(hidden, loss):
+        places = [fluid.CPUPlace()] * 3
+        return fluid.optimizer.PipelineOptimizer(fluid.optimizer.SGD(0.1), [[hidden], [loss]], places, [1, 1, 1])
+
+    expected = _losses_of_a_small_model(lambda *_: fluid.optimizer.SGD(0.1))
+    with pytest.warns(UserWarning, match="sections of the program run one after the other on one device"):
+        assert _losses_of_a_small_model(pipeline) == expected
+    with pytest.raises(ValueError, match="cut_list: fc_0.tmp_2 is not computed after the cuts before it"):
+        _losses_of_a_small_model(
+            lambda hidden, loss: fluid.optimizer.PipelineOptimizer(fluid.optimizer.SGD(0.1), [[loss], [hidden]])
+        )
+
+
+def test_gradients_of_several_batches_are_one_update():
+    alone = _losses_of_a_small_model(lambda *_: fluid.optimizer.SGD(0.1))
+    merged = _losses_of_a_small_model(
+        lambda *_: fluid.optimizer.GradientMergeOptimizer(fluid.optimizer.SGD(0.1), k_steps=2)
+    )
+    np.testing.assert_allclose(merged, [alone[0], alone[0], alone[1], alone[1]], rtol=1e-6)
 
 
 def test_recompute_asks_for_checkpoints():

@@ -18,6 +18,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
+import paddle.fluid
+
 HERE = Path(__file__).parent
 UNSORTED = "Not sorted yet"
 
@@ -93,7 +97,7 @@ def find_gap(name: str, expected: Signature | None) -> tuple[str, str] | None:
         except AttributeError:
             try:
                 found = importlib.import_module(prefix)
-            except ModuleNotFoundError:
+            except ImportError:
                 return prefix, "missing"
     problem = None if expected is None else _difference(_signature_of(found), expected)
     return None if problem is None else (name, problem)
@@ -202,10 +206,29 @@ def test_a_different_signature_is_noticed():
     assert _difference(_signature_of(ours), same) is None
 
 
+def test_imperative_mode_is_said_to_be_missing():
+    with pytest.raises(ImportError, match="dygraph is not supported: refluid compiles static programs"):
+        from paddle.fluid import dygraph  # noqa: F401
+    with pytest.raises(AttributeError, match="fluid.dygraph is not supported: refluid compiles static programs"):
+        paddle.fluid.dygraph  # noqa: B018
+    with pytest.raises(AttributeError, match="module 'paddle.fluid' has no attribute 'layer'"):
+        paddle.fluid.layer  # noqa: B018
+
+
 def test_dir_of_layers_lists_layers_and_fluid_modules_only():
     from paddle.fluid import layers
 
-    modules = {"control_flow", "io", "learning_rate_scheduler", "loss", "math_op_patch", "metric_op", "nn", "ops"}
+    modules = {
+        "collective",
+        "control_flow",
+        "io",
+        "learning_rate_scheduler",
+        "loss",
+        "math_op_patch",
+        "metric_op",
+        "nn",
+        "ops",
+    }
     assert set(dir(layers)) == {*layers.__all__, *modules, "rnn", "tensor"}
     assert layers.nn.fc is layers.fc
 

@@ -1,5 +1,7 @@
 """Fluid's API on refluid: ``import paddle.fluid as fluid``."""
 
+from typing import Any
+
 from paddle.fluid import (
     average,
     backward,
@@ -168,3 +170,12 @@ __all__ = [
     "transpiler",
     "unique_name",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("dygraph", "dygraph_grad_clip"):
+        raise AttributeError(
+            f"paddle.fluid.{name} is not supported: refluid compiles static programs, built with fluid.layers and run "
+            "by fluid.Executor"
+        )
+    raise AttributeError(f"module 'paddle.fluid' has no attribute {name!r}")

@@ -31,7 +31,12 @@ from paddle.fluid.optimizer.gradient_descent import (
     MomentumOptimizer,
     SGDOptimizer,
 )
-from paddle.fluid.optimizer.wrappers import LookaheadOptimizer, PipelineOptimizer, RecomputeOptimizer
+from paddle.fluid.optimizer.wrappers import (
+    GradientMergeOptimizer,
+    LookaheadOptimizer,
+    PipelineOptimizer,
+    RecomputeOptimizer,
+)
 
 __all__ = [
     "SGD",
@@ -51,6 +56,7 @@ __all__ = [
     "ExponentialMovingAverage",
     "Ftrl",
     "FtrlOptimizer",
+    "GradientMergeOptimizer",
     "Lamb",
     "LambOptimizer",
     "LarsMomentum",

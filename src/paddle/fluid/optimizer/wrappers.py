@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from paddle.fluid.clip import error_clip_callback
 from paddle.fluid.optimizer.base import Optimizer
 from refluid.ir import Variable, default_startup_program, program_guard
 from refluid.ir.backward import append_backward
+from refluid.transpiler.gradient_merge import MergeGradients
 
 
 class LookaheadOptimizer:
@@ -114,19 +116,92 @@ class RecomputeOptimizer(Optimizer):
 
 
 class PipelineOptimizer:
-    """Fluid's pipeline over GPUs and CPU threads, which refluid does not support."""
+    """Minimizes a loss whose program is cut into sections, which real Fluid runs on several devices at a time.
+
+    Here the sections run one after the other, on the executor's own device, as parts of one compiled step: the numbers
+    are those of a pipeline with ``sync_steps=1``, and so is the memory of one device. To train on several devices, use
+    data parallelism (`CompiledProgram.with_data_parallel`), or parameters sharded over a mesh.
+
+    Args:
+      optimizer: the optimizer to wrap.
+      cut_list: for each cut a list of variables, in the order of the program; the last one usually holds the loss.
+      place_list: where sections run in real Fluid: with n cuts, n forward and n - 1 backward sections. Its length is
+        checked; it has no other effect. The same holds for ``concurrency_list``.
+      queue_size: has no effect, like ``sync_steps`` and ``start_cpu_core_id``.
+    """
 
     def __init__(
         self,
         optimizer: Optimizer,
-        cut_list: Any = None,
-        place_list: Any = None,
-        concurrency_list: Any = None,
+        cut_list: Sequence[Sequence[Variable]] | None = None,
+        place_list: Sequence[Any] | None = None,
+        concurrency_list: Sequence[int] | None = None,
         queue_size: int = 30,
         sync_steps: int = 1,
         start_cpu_core_id: int = 0,
     ):
-        raise NotImplementedError(
-            "PipelineOptimizer is not supported: refluid compiles a whole step into one XLA program; "
-            "use the inner optimizer alone, or data parallelism, or parameter servers"
-        )
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"PipelineOptimizer expects a fluid.optimizer.Optimizer, not {type(optimizer).__name__}")
+        self._optimizer = optimizer
+        self._cut_list = [list(cut) for cut in cut_list or ()]
+        sections = max(1, 2 * len(self._cut_list) - 1)
+        for name, given in (("place_list", place_list), ("concurrency_list", concurrency_list)):
+            if given is not None and len(given) != sections:
+                raise ValueError(
+                    f"{name} has {len(given)} entries; {len(self._cut_list)} cuts make {sections} sections, forward "
+                    "and backward"
+                )
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Any = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Any = None,
+    ) -> tuple[list[Any], Any]:
+        """Minimizes with the inner optimizer; returns the update ops and the (parameter, gradient) pairs."""
+        written = {name: i for i, op in enumerate(loss.block.ops) for name in op.output_arg_names}
+        last = -1
+        for cut in self._cut_list:
+            for variable in cut:
+                if written.get(variable.name, -1) < last:
+                    raise ValueError(f"cut_list: {variable.name} is not computed after the cuts before it")
+            last = max([last, *(written[variable.name] for variable in cut)])
+        if len(self._cut_list) > 1:
+            warnings.warn(
+                "PipelineOptimizer: the sections of the program run one after the other on one device; the numbers "
+                "are the same, place_list and concurrency_list have no effect",
+                stacklevel=2,
+            )
+        return self._optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
+
+
+class GradientMergeOptimizer:
+    """Updates parameters once for several batches, with the mean of their gradients, or their sum.
+
+    Clipping and regularization see the merged gradients; learning rate schedules count every batch.
+
+    Args:
+      inner_optimizer: the optimizer to wrap.
+      k_steps: the number of batches for one update.
+      avg: whether gradients are averaged, rather than added up.
+    """
+
+    def __init__(self, inner_optimizer: Any, k_steps: int = 1, avg: bool = True):
+        if inner_optimizer is None:
+            raise ValueError("GradientMergeOptimizer requires an inner optimizer")
+        self.inner_optimizer, self.type = inner_optimizer, "gradient_merge"
+        self._merge = MergeGradients(k_steps, bool(avg))
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Any = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Any = None,
+    ) -> tuple[list[Any], Any]:
+        """Minimizes with the inner optimizer, and makes its updates conditional."""
+        startup = default_startup_program() if startup_program is None else startup_program
+        result = self.inner_optimizer.minimize(loss, startup, parameter_list, no_grad_set)
+        self._merge.apply(loss.block.program, startup)
+        return result
