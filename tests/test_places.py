@@ -74,7 +74,7 @@ def test_cpu_places_are_equal_by_device():
 
 
 def test_a_cpu_device_that_is_not_there_is_refused():
-    with pytest.raises(RuntimeError, match=r"CPUPlace\(99\): JAX sees 1 CPU device; .*jax_num_cpu_devices"):
+    with pytest.raises(RuntimeError, match=r"CPUPlace\(99\): JAX sees \d+ CPU devices?; .*jax_num_cpu_devices"):
         CPUPlace(99)
 
 

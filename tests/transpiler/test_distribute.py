@@ -126,7 +126,7 @@ def test_what_is_where_can_be_printed(capsys):
         ({"pservers": ""}, ValueError, "an endpoint must be host:port"),
         ({"pservers": "127.0.0.1"}, ValueError, "an endpoint must be host:port"),
         ({"pservers": "a:1,b:2,a:1"}, ValueError, "pservers lists a server twice"),
-        ({"pservers": ["a:1"]}, TypeError, "pservers must be a string such as"),
+        ({"pservers": 6174}, TypeError, "pservers must be a string such as"),
         ({"trainers": 0}, ValueError, "trainers must be a positive integer, not 0"),
         ({"trainers": "a:1,b:2"}, ValueError, "trainers must be a positive integer, not 'a:1,b:2'"),
     ],
