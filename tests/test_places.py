@@ -18,8 +18,7 @@ SCRIPT = Path(__file__).with_name("placed_programs.py")
 
 @pytest.fixture(scope="module")
 def observed():
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=3"
-    environment = {**os.environ, "XLA_FLAGS": flags}
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "3"}
     done = subprocess.run(
         [sys.executable, str(SCRIPT)], env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=300
     )
