@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import jax
+import numpy as np
 from jax._src import xla_bridge
 from jax.extend.backend import clear_backends
 from jax.sharding import Sharding, SingleDeviceSharding
@@ -132,6 +133,13 @@ def local(value: Any) -> Any:
     """The array of this process, where other processes have copies of it."""
     shared = isinstance(value, jax.Array) and not value.is_fully_addressable
     return value.addressable_shards[0].data if shared else value
+
+
+def local_rows(value: Any) -> np.ndarray:
+    """The rows that this process has of an array, where others have further ones."""
+    if not isinstance(value, jax.Array) or value.is_fully_addressable:
+        return np.asarray(value)
+    return np.concatenate([np.asarray(shard.data) for shard in value.addressable_shards])
 
 
 @cache

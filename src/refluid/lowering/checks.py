@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer, eval_jaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from refluid.backend import local_rows
 from refluid.errors import OpError, OutOfRangeError
 from refluid.ir.operator import Operator
 from refluid.ops.core.checks import Check, RangeCheck, Requirement
@@ -73,7 +74,7 @@ class Checks:
     def check_feeds(self, values: Sequence[Any], positions: Mapping[str, int]) -> None:
         """Raises if a fed array has an id out of range; ``positions`` gives the index of each feed in ``values``."""
         for name, checks in self.on_feeds.items():
-            array = np.asarray(plain(values[positions[name]]))
+            array = local_rows(plain(values[positions[name]]))
             if not array.size or array.dtype.kind not in "iu":
                 continue
             # These two cost a fraction of max() and min(), which matters for a batch of labels.

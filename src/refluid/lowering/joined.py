@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.backend import local_rows
 from refluid.lowering.buckets import extended
 from refluid.lowering.pieces import Options
 from refluid.meshes import Replicas
@@ -39,9 +40,9 @@ def parts_of(value: Any, target: Replicas) -> list[Any]:
     """What the replicas of this process have of a joined value, as NumPy arrays."""
     count = target.local
     if isinstance(value, PerReplica):
-        stacked = jax.tree.map(_local_rows, value.value)
+        stacked = jax.tree.map(local_rows, value.value)
     else:
-        stacked = jax.tree.map(lambda x: _stacked(_local_rows(x), count), value)
+        stacked = jax.tree.map(lambda x: _stacked(local_rows(x), count), value)
     return [jax.tree.map(lambda x: x[replica], stacked) for replica in range(count)]  # noqa: B023 - called at once
 
 
@@ -58,12 +59,6 @@ def _copies(leaf: Any, count: int) -> list[np.ndarray]:
     return [np.asarray(leaf)] * count
 
 
-def _local_rows(array: Any) -> np.ndarray:
-    if not isinstance(array, jax.Array) or array.is_fully_addressable:
-        return np.asarray(array)
-    return np.concatenate([np.asarray(shard.data) for shard in array.addressable_shards])
-
-
 def _stacked(array: np.ndarray, count: int) -> np.ndarray:
     return array.reshape(count, array.shape[0] // count, *array.shape[1:])
 
@@ -74,7 +69,7 @@ def fetched(names: Sequence[str], values: Sequence[Any], options: Options) -> li
     assert isinstance(target, Replicas)
     if target.local < target.replicas:
         values = [
-            value if name in options.state else jax.tree.map(_local_rows, value)
+            value if name in options.state else jax.tree.map(local_rows, value)
             for name, value in zip(names, values, strict=True)
         ]
     return [
