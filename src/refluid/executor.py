@@ -130,7 +130,7 @@ class Executor:
         call: Any,
     ) -> list[Any]:
         if program._trainers_endpoints and program.target is None and is_of_job(program) and meets_others(program):
-            take_part(program, self.place.device())
+            take_part(program, self.place)
         how = {"scope": scope, "return_numpy": return_numpy, "return_merged": return_merged}
         plainer = plain_feed(feed) if program.target is None else None
         if plainer is not None:

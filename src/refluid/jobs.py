@@ -15,6 +15,7 @@ from refluid.backend import Device
 from refluid.ir.program import Program
 from refluid.ir.text import operator_text
 from refluid.meshes import MeshTarget, from_first_process, mesh_target
+from refluid.places import Place
 
 _MEETING = ("c_allreduce", "c_broadcast", "c_allgather", "c_reducescatter", "allreduce", "broadcast")
 
@@ -50,13 +51,13 @@ def job_target(devices: Sequence[Device]) -> MeshTarget:
     return replace(mesh_target(found), around_steps=_collective().current().step)
 
 
-def take_part(program: Program, device: Device) -> None:
-    """Joins the processes that a program belongs to, and has it run on a device of each.
+def take_part(program: Program, place: Place) -> None:
+    """Joins the processes that a program belongs to, and has it run on one device of each, here on that of ``place``.
 
     Such a program communicates by operators of its own, and its startup program has given all processes the same state.
     """
     join(program)
-    program.target = job_target([device])
+    program.target = job_target([place.device()])  # not before: joining replaces all devices
     _begun.add(program)
 
 
