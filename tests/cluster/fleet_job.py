@@ -49,7 +49,12 @@ def train(mode, checkpoints):
         own = [part[rank] for part in batch(step)]
         exe.run(fleet.main_program, feed={"x": own[0], "y": own[1]}, fetch_list=[loss.name])
         found.append(parameter())
+    total = np.zeros(2, np.int64)
+    fleet.all_reduce_worker(np.array([rank + 1, 2**40]), total)
+    assert total.tolist() == [3, 2**41]
     fleet.save_check_point(exe, f"{checkpoints}/{mode}", TrainStatus(0))
+    fleet.barrier_worker()
+    assert fleet.load_check_point(exe, f"{checkpoints}/{mode}", rank) == TrainStatus(0)  # all see what the first wrote
     return found
 
 

@@ -197,6 +197,13 @@ def test_models_are_saved_from_the_program_that_was_minimized(tmp_path):
     assert sorted(os.listdir(tmp_path / "model")) == ["__model__", "fc_0.b_0", "fc_0.w_0"]
 
 
+def test_one_worker_does_not_wait_for_others():
+    fleet, total = make_fleet(1), np.zeros(2)
+    fleet.barrier_worker()
+    fleet.all_reduce_worker(np.array([1.0, 2.0]), total)
+    assert total.tolist() == [1.0, 2.0]
+
+
 def test_calls_for_servers_do_nothing():
     fleet = make_fleet()
     for name in ("init_worker", "run_worker", "init_server", "run_server", "stop_worker"):

@@ -55,6 +55,26 @@ class Collective(Fleet):
     def stop_worker(self) -> None:
         """Does nothing: a worker leaves the job when its process ends."""
 
+    def barrier_worker(self) -> None:
+        """Waits until all workers have reached the barrier."""
+        if self.worker_num() > 1:
+            self._group().agree("barrier", [])
+
+    def all_reduce_worker(self, input: Any, output: Any) -> None:
+        """Writes the sum of all workers' arrays to ``output``."""
+        if self.worker_num() == 1:
+            output[...] = input
+            return
+        from refluid.runtime.collective.arrays import gather
+
+        output[...] = gather(self._group(), input).sum(axis=0)
+
+    def _group(self) -> Any:
+        """The workers, joined: programs do so when they first run."""
+        from refluid.runtime import collective
+
+        return collective.join(tuple(self.worker_endpoints()), self.worker_index())
+
     def distributed_optimizer(self, optimizer: Any, strategy: Any = None) -> CollectiveOptimizer:
         """Returns an optimizer whose `minimize` creates ``fleet.main_program`` and ``fleet.startup_program``."""
         self._optimizer = made = CollectiveOptimizer(optimizer, strategy)
