@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from refluid.ir import Block, Operator, OpRole, Program
 from refluid.ir.roles import OP_ROLE_VAR
+from refluid.transpiler.gradient_merge import merged_gradients
 from refluid.transpiler.inserting import insert
 
 _GRAD = "@GRAD"
@@ -69,14 +70,21 @@ class ReduceGradients:
 def reduce_gradients(block: Block, rings: int | None = None) -> None:
     """Appends an all-reduce to the last operator that writes each parameter's gradient.
 
+    Gradients that are merged over several steps meet when they are used, in the block of the updates.
+
     Args:
       rings: the number of communicators in Fluid, which take turns, and which have operators that wait for them; None
         for a program without these operators, which change nothing here.
     """
     wanted = gradients(block)
     last = {name: place for place, op in enumerate(block.ops) for name in op.output_arg_names if _is_backward(op)}
+    merged = merged_gradients(block)
     for turn, name in enumerate(sorted(wanted, key=lambda name: -last[name])):
         ring = {} if rings is None else {"ring_id": turn % rings, "use_calc_stream": False}
+        if name in merged:
+            total, inside = merged[name]
+            insert(inside, 0, "c_allreduce_sum", total, total, OpRole.Optimize, **ring)
+            continue
         insert(block, last[name] + 1, "c_allreduce_sum", name, name, OpRole.Backward, **ring)
         if rings is not None:
             insert(block, last[name] + 1, "c_sync_calc_stream", name, name, OpRole.Backward)

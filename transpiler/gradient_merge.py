@@ -18,7 +18,7 @@ class MergeGradients:
     """Updates parameters in every ``steps``-th step, with the mean or the sum of the gradients since the last update.
 
     Clipping and regularization see the merged gradients. Learning rate schedules count every step. A sparse gradient
-    becomes a dense one.
+    becomes a dense one. Replicas sum the merged gradients, once for each update.
 
     Attributes:
       steps: the number of batches for one update.
@@ -74,6 +74,17 @@ def parameters_by_gradient(block: Block) -> dict[str, str]:
     """The parameters whose gradients backward operators complete."""
     pairs = [op.role_var for op in block.ops if op.role & OpRole.Backward]
     return {gradient: param for pair in pairs for param, gradient in zip(pair[::2], pair[1::2], strict=True)}
+
+
+def merged_gradients(block: Block) -> dict[str, tuple[str, Block]]:
+    """The gradients that are merged over steps: the variable of each sum, and the block that uses it."""
+    users = [(op.input("Input"), op.attrs["sub_block"]) for op in block.ops if op.type == "conditional_block"]
+    found = {}
+    for op in block.ops:
+        if op.type == "sum" and op.output("Out")[0].endswith(MERGED):
+            total, gradient = op.input("X")
+            found[gradient] = total, next(inside for names, inside in users if total in names)
+    return found
 
 
 def _move(op: Operator, block: Block, renamed: dict[str, str]) -> None:

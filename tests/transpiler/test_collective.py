@@ -90,6 +90,8 @@ def test_merged_gradients_are_averaged_over_replicas():
     loss = linear()
     MergeGradients(2).apply(fluid.default_main_program(), fluid.default_startup_program())
     transpile(GradAllReduce())
+    main = fluid.default_main_program()
+    assert [[op.type for op in block.ops].count("c_allreduce_sum") for block in main.blocks] == [0, 1]
     found = follow(loss, 2)
     np.testing.assert_allclose(found[0], [START, START])
     merged = (gradient(START, X[0], Y[0]) + gradient(START, X[1], Y[1])) / 2
