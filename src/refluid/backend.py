@@ -107,6 +107,11 @@ class Target:
         """Identifies what steps are compiled for."""
         return self.device
 
+    @property
+    def shared_out(self) -> Target:
+        """Where state is of which each replica holds some rows."""
+        return self
+
     def compiler_options(self, shares_products: bool) -> dict[str, str]:
         """Options that a step is compiled with, in addition to those that the user sets in XLA_FLAGS.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -66,6 +66,14 @@ class MeshTarget(Replicas):
     def split(self) -> NamedSharding:
         """The sharding of a value whose rows are split over the replicas."""
         return NamedSharding(self.mesh, PartitionSpec(AXIS))
+
+    @cached_property
+    def _shared_out(self) -> MeshTarget:
+        return replace(self, sharding=self.split)
+
+    @property
+    def shared_out(self) -> MeshTarget:
+        return self._shared_out
 
     def move(self, values: Any) -> Any:
         """A tree of values with a copy of every array on each device."""

@@ -91,11 +91,34 @@ def test_more_replicas_than_devices_share_one():
     assert losses[0].shape == (BATCH,)
 
 
-def test_reduce_gives_the_same_numbers_as_all_reduce():
+def test_reduce_shares_out_the_state_of_optimizers_and_gives_the_same_numbers():
     strategy = fluid.BuildStrategy()
     strategy.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
-    for found, expected in zip(train(adam, 2, strategy=strategy)[1], train(adam, 2)[1], strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for model in (adam, momentum):
+        for found, expected in zip(train(model, 2, strategy=strategy)[1], train(model, 2)[1], strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_shared_out_state_is_read_and_loaded_whole(tmp_path):
+    strategy = fluid.BuildStrategy()
+    strategy.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
+    loss, main = momentum(), fluid.default_main_program()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    first, second = batches(momentum, 2)
+    shared = two_devices(main, loss_name=loss.name, build_strategy=strategy)
+    exe.run(shared, feed=first)
+    velocity = fluid.global_scope().find_var("fc_0.w_0_velocity_0").get_tensor()
+    assert [shard.data.shape for shard in velocity.value.addressable_shards] == [(3, 5), (3, 5)]
+    fluid.io.save_persistables(exe, str(tmp_path), main)
+    (fetched,) = exe.run(shared, feed=second, fetch_list=["fc_0.w_0_velocity_0"])
+    losses = []
+    for places in (1, 4):
+        fluid.io.load_persistables(exe, str(tmp_path), main)
+        other = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(places))
+        losses.append(exe.run(other, feed=second, fetch_list=[loss])[0].mean())
+        np.testing.assert_allclose(np.array(velocity), fetched[:6], atol=1e-6)
+    assert fetched.shape == (12, 5) and losses[0] == pytest.approx(losses[1])
 
 
 def test_two_runs_are_bit_identical():

@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 
-from refluid.backend import Target
 from refluid.ir import OpRole, Program
 from refluid.jobs import is_of_job, job_target, join, meets_others
 from refluid.places import default_places, replica_devices, replica_target
-from refluid.transpiler.data_parallel import LossScale, ReduceGradients, use_statistics_of_all
+from refluid.transpiler.data_parallel import LossScale, ReduceGradients, optimizer_state, use_statistics_of_all
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 
@@ -50,10 +49,11 @@ class ExecutionStrategy(_Options):
 class BuildStrategy(_Options):
     """How the replicas of a program work together.
 
-    These options matter: ``gradient_scale_strategy``, ``sync_batch_norm`` (batch_norm uses the statistics of all
-    replicas' samples) and ``num_trainers`` (how many processes take part). ``reduce_strategy`` is accepted: both kinds
-    give the same numbers, and gradients are always summed on all replicas. The others have no effect: XLA fuses
-    operators, reuses memory and orders communication itself, and gradients of all parameters meet in few messages.
+    These options matter: ``reduce_strategy`` (with Reduce, each device of a process holds and updates some rows of the
+    optimizer's state, and of the parameters it updates these rows only; the numbers are those of AllReduce),
+    ``gradient_scale_strategy``, ``sync_batch_norm`` (batch_norm uses the statistics of all replicas' samples) and
+    ``num_trainers`` (how many processes take part). The others have no effect: XLA fuses operators, reuses memory and
+    orders communication itself, and gradients of all parameters meet in few messages.
     """
 
     class ReduceStrategy(IntEnum):
@@ -101,6 +101,7 @@ class BuildStrategy(_Options):
 
     gradient_scale_strategy: GradientScaleStrategy
     num_trainers: int
+    reduce_strategy: ReduceStrategy
     sync_batch_norm: bool
     trainer_id: int
 
@@ -176,6 +177,8 @@ class CompiledProgram:
         if self._strategy.sync_batch_norm:
             use_statistics_of_all(copy)
         copy.uid, copy.target = program.uid, target  # they share the program's random numbers
+        if self._strategy.reduce_strategy == BuildStrategy.ReduceStrategy.Reduce and target.local == target.replicas:
+            copy.shared_out = optimizer_state(copy, target.replicas)
         return copy
 
     def _check_arguments(self) -> None:
@@ -186,7 +189,7 @@ class CompiledProgram:
         if trains and self._loss_name is None:
             raise AssertionError("the program has backward ops, so with_data_parallel needs loss_name")
 
-    def _target(self) -> Target:
+    def _target(self) -> Any:
         """Where the replicas run; decided once."""
         if self._places is None:
             self._places = default_places()
@@ -199,7 +202,7 @@ class CompiledProgram:
     def _strategy(self) -> BuildStrategy:
         return self._build_strategy or BuildStrategy()
 
-    def _target_in_job(self, places: Sequence[Any]) -> Target:
+    def _target_in_job(self, places: Sequence[Any]) -> Any:
         """Where the replicas of all processes run."""
         program = self._program
         if is_of_job(program):

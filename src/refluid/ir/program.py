@@ -35,6 +35,7 @@ class Program:
         self._parameters_on_pservers: Any = None
         self._is_test = False
         self.target: Any = None  # the devices that run it, if not the executor's (refluid.meshes); never copied
+        self.shared_out: frozenset[str] = frozenset()  # state of which each replica holds some rows
         self.lowered: Any = None  # what the lowering keeps of this program (refluid.lowering.lowered); never copied
 
     def __getstate__(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from refluid.lowering.layout import channels_last
 from refluid.lowering.over_mesh import everywhere, over_mesh, over_one_device
 from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
+from refluid.lowering.sharded import Sharded, settled
 from refluid.lowering.staging import Shifted
 from refluid.meshes import MeshTarget, SharedDevice
 from refluid.ops.core import replicas
@@ -121,6 +122,8 @@ class PieceFunction:
             mutable, others = self._target.move((mutable, others))
         others = [value.array() if isinstance(value, Shifted) else value for value in others]
         env = dict(zip((*piece.mutable, *piece.others), (*mutable, *others), strict=True))
+        sharded = self._options.sharded
+        env.update({name: Sharded(env[name]) for name in sharded & env.keys()})
         self.checks.begin(piece.piece.schedule.ops)
         self._options.count.total += not eager  # compiled pieces get here only while being traced
         with (
@@ -129,6 +132,8 @@ class PieceFunction:
         ):
             run(piece.piece.schedule, env, self._context(key_data))
         written = [env.get(name) for name in piece.writes]
+        if sharded:
+            written = [settled(value, name in sharded) for name, value in zip(piece.writes, written, strict=True)]
         flags = self.checks.flags()
         if self.in_step is not None:
             flags = [flags[number] for number in self.in_step]
@@ -150,6 +155,7 @@ class PieceFunction:
             padded=self._options.padded,
             in_place=self._updates_in_place,
             eager_loops=self._options.eager_loops,
+            sharded=bool(self._options.sharded),
         )
         if key_data is not None:
             key_data = jnp.asarray(key_data)

@@ -20,7 +20,7 @@ from refluid.errors import OpError, UnknownOpError
 from refluid.ir.backward import EMPTY
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
-from refluid.lowering import ragged
+from refluid.lowering import ragged, sharded
 from refluid.lowering.folding import foldable_operators, known_around
 from refluid.lowering.host_ops import HostOps
 from refluid.lowering.loops.arrays import ArrayForm, run_array_loop
@@ -52,6 +52,7 @@ class Context:
     in_place: Callable[[], bool] = _never  # whether the old state is no longer needed
     eager_loops: frozenset[int] = frozenset()  # loops that cannot be compiled, by the index of their block
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
+    sharded: bool = False  # whether replicas share out some of the state
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,15 @@ def run(schedule: Schedule, env: Environment, context: Context) -> None:
     shared = frozenset(schedule.forward_of.values())
     for group in schedule.groups:
         definition = group[0].definition
-        together = definition.together is not None and (context.in_place() or not definition.in_place)
+        together = definition.together is not None and _may_run_together(definition, context)
         done = _run_together(group, env) if together else ()
         for op in group:
             if op not in done:
                 _run_one(op, schedule, env, context, id(op) in shared)
+
+
+def _may_run_together(definition: OpDef, context: Context) -> bool:
+    return not definition.in_place or (context.in_place() and not context.sharded)
 
 
 def _run_one(op: Operator, schedule: Schedule, env: Environment, context: Context, shared: bool) -> None:
@@ -209,6 +214,12 @@ def _evaluate(
 ) -> dict[str, list[Any]]:
     arguments = _arguments(op, env)
     definition = op.definition
+    if context.sharded:
+        rows = sharded.rows_to_update(op, arguments)
+        if rows is not None:
+            outputs = _call(op, definition, sharded.own(arguments, rows), context, pullback, shared)
+            return sharded.as_sharded(outputs, rows)
+        arguments = sharded.whole(arguments)
     if not ragged.has_ragged(arguments):
         return _call(op, definition, arguments, context, pullback, shared)
     if context.padded and not definition.takes_padding(op.attrs, arguments):

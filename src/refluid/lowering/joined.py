@@ -54,7 +54,7 @@ def copies_of(value: Any, target: Replicas) -> list[Any]:
 
 
 def _copies(leaf: Any, count: int) -> list[np.ndarray]:
-    if isinstance(leaf, jax.Array) and len(leaf.addressable_shards) == count:
+    if isinstance(leaf, jax.Array) and leaf.is_fully_replicated and len(leaf.addressable_shards) == count:
         return [np.asarray(shard.data) for shard in leaf.addressable_shards]
     return [np.asarray(leaf)] * count
 

@@ -26,6 +26,7 @@ REPLICATED, SPLIT = PartitionSpec(), PartitionSpec(AXIS)
 class _Piece(Protocol):
     """What is needed of a compiled piece."""
 
+    mutable: tuple[str, ...]
     others: tuple[str, ...]
     writes: tuple[str, ...]
     options: Any
@@ -43,8 +44,11 @@ def over_mesh(run: Callable[..., Any], target: MeshTarget, piece: _Piece, option
             written, flags = run(mutable, others, key_data)
         return [value if is_kept else _joined(value) for value, is_kept in zip(written, kept, strict=True)], flags
 
-    inputs = (REPLICATED, [REPLICATED if own else SPLIT for own in is_state], REPLICATED)
-    outputs = ([REPLICATED if is_kept else SPLIT for is_kept in kept], REPLICATED)
+    def placed_as(names: Sequence[str]) -> list[PartitionSpec]:
+        return [REPLICATED if name in state and name not in piece.options.sharded else SPLIT for name in names]
+
+    inputs = (placed_as(piece.mutable), placed_as(piece.others), REPLICATED)
+    outputs = (placed_as(piece.writes), REPLICATED)
     mapped = jax.shard_map(replica, mesh=target.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
     placed = jax.tree.map(lambda spec: NamedSharding(target.mesh, spec), (inputs, outputs), is_leaf=_is_spec)
     return jax.jit(mapped, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1], compiler_options=options)

@@ -37,6 +37,7 @@ class Options:
     feeds: frozenset[str]
     persists: frozenset[str]  # persistable names that the step writes
     state: frozenset[str]  # names that the step reads from the scope or writes there
+    sharded: frozenset[str]  # those of them whose rows replicas share out
     seeded: bool
     eager: bool
     padded: bool
@@ -51,15 +52,19 @@ class Binding:
     scope: ref[Scope]
     holders: Mapping[str, Holder]  # of everything that the step reads from the scope or writes there
     target: Target
+    sharded: frozenset[str] = frozenset()  # names whose rows replicas share out
     on_close: list[Callable[[], None]] = field(default_factory=list)  # close what pieces share with other processes
     on_expect: list[Callable[[Mapping[str, Any]], None]] = field(default_factory=list)  # announce the next feeds to it
 
     def move_state(self) -> bool:
         """Moves state that lives on another device to the step's; returns whether there was any."""
-        found = [holder for holder in self.holders.values() if not self.target.holds(holder.value)]
-        for holder in found:
-            holder.value = self.target.move(holder.value)
-        return bool(found)
+        moved = False
+        for name, holder in self.holders.items():
+            target = self.target.shared_out if name in self.sharded else self.target
+            if not target.holds(holder.value):
+                holder.value = target.move(holder.value)
+                moved = True
+        return moved
 
 
 @dataclass

@@ -26,7 +26,7 @@ from refluid.lowering.joined import fetched
 from refluid.lowering.pieces import Binding, Count, Holder, Options, Run, StepPiece
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Staging, unstaged
-from refluid.meshes import Replicas
+from refluid.meshes import MeshTarget, Replicas
 from refluid.ops.core.values import SelectedRows
 from refluid.places import Place
 from refluid.scope import Scope
@@ -81,6 +81,7 @@ class CompiledStep:
             fed,
             frozenset(plan.persists),
             frozenset({*self.reads, *plan.persists}),
+            frozenset(block.program.shared_out) if isinstance(target, MeshTarget) else frozenset(),
             seeded=bool(block.program.random_seed),
             eager=eager,
             padded=padded,
@@ -118,7 +119,7 @@ class Step(ABC):
         self.compiled, self.epoch = compiled, scope.epoch
         self.holders = {name: _holder(scope, compiled.block, name) for name in {*compiled.reads, *options.persists}}
         self._scope = ref(scope)
-        self._binding = Binding(self._scope, self.holders, options.target)
+        self._binding = Binding(self._scope, self.holders, options.target, options.sharded)
         self._binding.move_state()
         program = compiled.block.program
         self._program_uid, self._seed = program.uid, program.random_seed
