@@ -116,6 +116,11 @@ def test_a_step_is_found_once_for_each_shape():
     assert model.exe.compilations == before
 
 
+def test_a_negative_number_of_threads_is_refused():
+    with pytest.raises(ValueError, match="train_from_dataset: thread must be 0, .*, or more; it is -1"):
+        Model().train(Batches(feeds(1)), thread=-1)
+
+
 def test_fetches_are_printed_as_fluid_prints_them_every_period(capsys):
     model = Model()
     model.train(Batches(feeds(7)), fetch_list=[model.loss, model.p], fetch_info=["the loss", "p"], print_period=3)

@@ -84,6 +84,8 @@ def run_dataset(
 ) -> None:
     """Runs ``program`` once for every batch of ``dataset``; ``call`` names the method in reports."""
     check_dataset(dataset)
+    if threads < 0:
+        raise ValueError(f"{call}: thread must be 0, for what the dataset was told, or more; it is {threads}")
     scope = global_scope() if scope is None else scope
     _Pass(executor, call, program, dataset, scope, threads, reports).run()
 

@@ -60,7 +60,9 @@ def test_batches_can_be_skipped_and_the_last_dropped(tmp_path):
     files = write(tmp_path, range(10))
     assert list(ids_of(files, batch_size=4, skip=1)[1]) == [[4, 5, 6, 7], [8, 9]]
     assert list(ids_of(files, batch_size=4, drop_last=True)[1]) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert list(ids_of(files, batch_size=4, skip=9)[1]) == []
+    assert list(ids_of(files, batch_size=4, skip=3)[1]) == []
+    with pytest.raises(ValueError, match="9 batches are to be left out, but a pass over this dataset has only 3"):
+        list(ids_of(files, batch_size=4, skip=9)[1])
 
 
 def test_a_consumer_that_leaves_ends_threads_and_commands(tmp_path):

@@ -1,9 +1,13 @@
 """fluid.dataset: the batches of real Fluid, its descriptions, and clear errors for calls in the wrong order."""
 
+import gc
 import json
+import os
 import threading
+import time
 from itertools import chain
 from pathlib import Path
+from weakref import ref
 
 import fsspec
 import numpy as np
@@ -22,6 +26,13 @@ def no_thread_is_left():
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
+
+
+def wait_for(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def variables(slots):
@@ -127,6 +138,21 @@ def test_files_are_preloaded_while_others_are_in_use(tmp_path):
         dataset.wait_preload_done()
     with pytest.raises(RuntimeError, match=r"wait_preload_done: call preload_into_memory\(\) first"):
         dataset.wait_preload_done()
+
+
+def test_a_forgotten_preload_ends_its_command(tmp_path):
+    dataset = ids(tmp_path, "InMemoryDataset", "1 1\n")
+    started, ended = tmp_path / "started", ref(dataset)
+    dataset.set_pipe_command(f"echo $$ > {started}.new; mv {started}.new {started}; sleep 1000")
+    before = set(threading.enumerate())
+    dataset.preload_into_memory()
+    wait_for(started.exists)
+    pid = int(started.read_text())
+    del dataset
+    wait_for(lambda: gc.collect() is not None and ended() is None)
+    wait_for(lambda: set(threading.enumerate()) <= before)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_slots_are_shuffled_one_evaluation_at_a_time(tmp_path):

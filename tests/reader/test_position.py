@@ -233,6 +233,62 @@ def test_a_dataset_in_another_order_is_refused(tmp_path):
     resumed.load_state_dict(made.state_dict())
     with pytest.raises(ValueError, match="2 batches are to be left out, .*: batch_size was 2, and is 5"):
         resumed.feeds()
+    resumed.set_batch_size(2)
+    assert numbers(resumed.feeds()) == [*range(5, 11)], "a pass that was refused leaves the position as it was"
+
+
+def test_the_threads_that_read_belong_to_a_position(tmp_path):
+    """Not those of `set_thread`: the caller may ask for others."""
+    made = in_memory(tmp_path, kind="QueueDataset")
+    numbers(made.feeds(2), 4)
+    state = made.state_dict()
+    resumed = in_memory(tmp_path, kind="QueueDataset")
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    with pytest.raises(ValueError, match="threads was 2, and is 1"):
+        resumed.feeds()
+    assert numbers(resumed.feeds(2)) == [*range(5, 11)]
+
+    made = in_memory(tmp_path)
+    made.preload_into_memory(2)
+    assert made.state_dict()["order"]["threads"] == 1
+    made.wait_preload_done()
+    made.local_shuffle()
+    seen = numbers(made.feeds(), 4)
+    resumed = in_memory(tmp_path)
+    resumed.load_state_dict(made.state_dict())
+    with pytest.raises(ValueError, match="threads was 2, and is 1"):
+        resumed.feeds()
+    resumed.set_thread(2)
+    resumed.load_into_memory()
+    assert sorted(seen + numbers(resumed.feeds())) == [*range(1, 11)]
+
+
+def test_the_files_belong_to_a_position(tmp_path):
+    made = in_memory(tmp_path, kind="QueueDataset")
+    numbers(made.feeds(), 4)
+    resumed = in_memory(tmp_path, kind="QueueDataset")
+    resumed.load_state_dict(made.state_dict())
+    resumed.set_filelist(made.filelist * 2)
+    with pytest.raises(ValueError, match="files was 1 with digest .*, and is 2 with digest"):
+        resumed.feeds()
+    resumed.set_filelist(made.filelist)
+    Path(made.filelist[0]).write_text("1 1\n")
+    with pytest.raises(ValueError, match="2 batches are to be left out, but a pass over this dataset has only 1"):
+        numbers(resumed.feeds())
+
+
+def test_the_number_of_trainers_belongs_to_a_position(tmp_path):
+    made = in_memory(tmp_path)
+    made.global_shuffle()
+    numbers(made.feeds(), 4)
+    state = made.state_dict()
+    state["order"]["trainers"] = 2  # that samples were distributed among
+    resumed = in_memory(tmp_path)
+    resumed.load_state_dict(state)
+    resumed.global_shuffle()
+    with pytest.raises(ValueError, match="trainers was 2, and is 1"):
+        resumed.feeds()
 
 
 def test_a_position_comes_before_the_shuffle(tmp_path):

@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from threading import Thread
 from typing import Any
+from weakref import finalize
 
 from paddle.fluid.incubate.fleet.base.trainer_group import exchange, group_of, sum_over_workers
 from refluid.datasets import in_memory
@@ -32,6 +34,7 @@ from refluid.readers.position import Position
 __all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
 
 _LOCAL, _GLOBAL = "local", "global"  # kinds of shuffles
+_READING = "threads", "files"  # what the order of samples depends on when files are read
 _SEND_BATCH_SIZE = 1024  # samples in a message of a global shuffle
 
 
@@ -62,7 +65,8 @@ class DatasetBase:
         self._download_command = ""
         self._texts: TextFiles | None = None
         self.position = Position()
-        self._saved: Mapping[str, Any] = {}  # the order of batches when the position was saved
+        self._reading: Mapping[str, Any] | None = None  # how the files of this pass are read, or those in memory were
+        self._saved: Mapping[str, Any] = {}  # the order of batches when the position was saved, until a pass begins
 
     def set_pipe_command(self, pipe_command: str) -> None:
         """Sets the shell command that turns each file, its stdin, into MultiSlot lines; "cat" by default."""
@@ -151,13 +155,23 @@ class DatasetBase:
           drop_last: whether to leave out a last batch that is smaller.
           counted: whether batches count as taken when they are generated; otherwise the caller tells ``position``.
         """
+        threads = self._threads(threads)
         self._prepare()
-        skip += self.position.begin()
-        self._check_order(skip)
-        feeds = self._feeds(threads, meter or Meter(), skip, drop_last)
+        order = {**self._order(), **self._read_again(threads)}
+        self._check_order(order)
+        feeds = self._feeds(threads, meter or Meter(), skip + self.position.to_skip, drop_last)
+        # Only now: a pass that is refused leaves the position as it was.
+        self.position.begin()
+        self._saved, self._reading = {}, {name: order[name] for name in _READING}
         return self._counted(feeds) if counted else feeds
 
-    def _feeds(self, threads: int | None, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
+    def _threads(self, threads: int | None) -> int:
+        """How many files to read at once."""
+        if threads is not None and threads < 0:
+            raise ValueError(f"{self._name}: expected a number of threads, or 0 for that of set_thread; got {threads}")
+        return threads or self.thread_num
+
+    def _feeds(self, threads: int, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
         raise NotImplementedError
 
     def _prepare(self) -> None:
@@ -176,7 +190,7 @@ class DatasetBase:
         Save it with the parameters. A run that is resumed gives it to `load_state_dict`, then loads and shuffles as it
         always does. Its first pass continues with the next batch, and shuffles are repeated as they were.
         """
-        return {**self.position.state_dict(), "order": self._order()}
+        return {**self.position.state_dict(), "order": dict(self._saved) or self._order()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Has the next pass continue where `state_dict` was called; call it before samples are shuffled."""
@@ -184,16 +198,25 @@ class DatasetBase:
         self._saved = dict(state.get("order", {}))
 
     def _order(self) -> dict[str, Any]:
-        """What the order of batches depends on, beside the files."""
-        return {"batch_size": self._batch_size, "threads": self.thread_num}
+        """What the order of batches depends on."""
+        return {"batch_size": self._batch_size, **(self._reading or self._reading_with(self.thread_num))}
 
-    def _check_order(self, skip: int) -> None:
-        saved, self._saved = self._saved, {}
-        for name, value in self._order().items():
-            if skip and name in saved and saved[name] != value:
+    def _reading_with(self, threads: int) -> dict[str, Any]:
+        """What the order of samples depends on when the files are read now."""
+        digest = hashlib.sha256("\n".join(map(str, self.filelist)).encode()).hexdigest()[:16]
+        return dict(zip(_READING, (threads, f"{len(self.filelist)} with digest {digest}"), strict=True))
+
+    def _read_again(self, threads: int) -> dict[str, Any]:
+        """How a pass that begins now reads the files; nothing, if it takes samples from memory."""
+        return self._reading_with(threads)
+
+    def _check_order(self, order: Mapping[str, Any]) -> None:
+        skip = self.position.to_skip
+        for name, value in order.items():
+            if skip and name in self._saved and self._saved[name] != value:
                 raise ValueError(
                     f"{self._name}: {skip} batches are to be left out, but the order of batches has changed since this "
-                    f"position was saved: {name} was {saved[name]}, and is {value}"
+                    f"position was saved: {name} was {self._saved[name]}, and is {value}"
                 )
 
     @property
@@ -252,9 +275,9 @@ class QueueDataset(DatasetBase):
             f"{self._name} does not support global shuffle, please use InMemoryDataset for global_shuffle"
         )
 
-    def _feeds(self, threads: int | None, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
+    def _feeds(self, threads: int, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
         _, texts, files = self._read_by("feeds")
-        stream = RecordStream(files, threads or self.thread_num, partial(texts.read, meter=meter))
+        stream = RecordStream(files, threads, partial(texts.read, meter=meter))
         return feeds_of(stream, self._batch_size, 1, meter, skip=skip, drop_last=drop_last, close=stream.close)
 
 
@@ -285,6 +308,9 @@ class InMemoryDataset(DatasetBase):
         self._to_repeat: list[tuple[str, int]] = []  # what was done to them when the position was saved
         self._before_slots_shuffle: Records | None = None
         self._preload: Future[Records] | None = None
+        self._preload_reading: Mapping[str, Any] = {}
+        self._end_preload: Callable[[], Any] = lambda: None
+        self._trainers = 1  # that the last global shuffle distributed samples among
         self.merge_size: int | None = None
         self._merged = False
 
@@ -324,8 +350,9 @@ class InMemoryDataset(DatasetBase):
     def load_into_memory(self) -> None:
         """Reads all files, replacing what is in memory."""
         self.release_memory()
-        self._records = self._loader("load_into_memory", None)()
-        self._shuffled = 0
+        schema, stream = self._stream("load_into_memory", self.thread_num)
+        self._reading = self._reading_with(self.thread_num)
+        self._records = in_memory.load(stream, schema)
 
     def preload_into_memory(self, thread_num: int | None = None) -> None:
         """Starts to read all files in the background; what is in memory stays until `wait_preload_done`.
@@ -337,7 +364,11 @@ class InMemoryDataset(DatasetBase):
             raise RuntimeError(
                 "InMemoryDataset.preload_into_memory: already preloading; call wait_preload_done() first"
             )
-        load, self._preload = self._loader("preload_into_memory", thread_num), Future()
+        threads = self._threads(thread_num)
+        schema, stream = self._stream("preload_into_memory", threads)
+        self._preload, self._preload_reading = Future(), self._reading_with(threads)
+        self._end_preload = finalize(self, stream.close)  # commands must not outlive this dataset, or Python
+        load = partial(in_memory.load, stream, schema)
         Thread(target=_run, args=(self._preload, load), name="refluid: preload", daemon=True).start()
 
     def wait_preload_done(self) -> None:
@@ -346,7 +377,10 @@ class InMemoryDataset(DatasetBase):
             raise RuntimeError("InMemoryDataset.wait_preload_done: call preload_into_memory() first")
         preload, self._preload = self._preload, None
         self.release_memory()
-        self._records, self._shuffled = preload.result(), 0
+        try:
+            self._records, self._reading = preload.result(), self._preload_reading
+        finally:
+            self._end_preload()
 
     def local_shuffle(self) -> None:
         """Shuffles the samples in memory; the order follows NumPy's global seed."""
@@ -379,17 +413,19 @@ class InMemoryDataset(DatasetBase):
         return due
 
     def _prepare(self) -> None:
+        if any(kind == _GLOBAL for kind, _ in self._to_repeat):
+            raise RuntimeError(
+                f"{self._name}: samples were distributed by global_shuffle when this position was saved; "
+                "call global_shuffle(fleet) before they are read"
+            )
         due, self._to_repeat = self._to_repeat, []
         for kind, seed in due:
-            if kind == _GLOBAL:
-                raise RuntimeError(
-                    f"{self._name}: samples were distributed by global_shuffle when this position was saved; "
-                    "call global_shuffle(fleet) before they are read"
-                )
             self._shuffle(kind, seed)
 
     def _shuffle(self, kind: str, seed: int, group: Any = None, threads: int = 1) -> None:
         records = self._loaded("local_shuffle")
+        if kind == _GLOBAL:
+            self._trainers = 1 if group is None else group.trainers
         if kind == _GLOBAL and group is not None:
             blocks, schema = in_memory.give_away(records), records.schema
             self._records = self._before_slots_shuffle = None
@@ -401,14 +437,21 @@ class InMemoryDataset(DatasetBase):
         self._shuffles.append((kind, seed))
 
     def _order(self) -> dict[str, Any]:
-        return {**super()._order(), "shuffles": [list(each) for each in self._shuffles]}
+        shuffles = [list(each) for each in self._shuffles]
+        return {**super()._order(), "trainers": self._trainers, "shuffles": shuffles}
+
+    def _read_again(self, threads: int) -> dict[str, Any]:
+        return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Has the next pass continue where `state_dict` was called; call it before samples are shuffled."""
         if self._shuffles:
             raise RuntimeError(f"{self._name}.load_state_dict: the samples are shuffled already; call it before")
         super().load_state_dict(state)
-        self._to_repeat = [(str(kind), int(seed)) for kind, seed in self._saved.get("shuffles", [])]
+        self._to_repeat = self._saved_shuffles()
+
+    def _saved_shuffles(self) -> list[tuple[str, int]]:
+        return [(str(kind), int(seed)) for kind, seed in self._saved.get("shuffles", [])]
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
         """Exchanges the values of these slots among the samples at random; an earlier exchange is undone first."""
@@ -425,8 +468,9 @@ class InMemoryDataset(DatasetBase):
 
     def release_memory(self) -> None:
         """Drops the samples in memory."""
-        self._before_slots_shuffle = None
+        self._before_slots_shuffle = self._reading = None
         self._records, self._shuffled, self._shuffles, self._merged = None, 0, [], False
+        self._trainers, self._to_repeat = 1, self._saved_shuffles()
 
     def get_memory_data_size(self, fleet: Any = None) -> int:
         """Returns the number of samples in memory; with a fleet, of all its trainers, which must all call it."""
@@ -436,13 +480,13 @@ class InMemoryDataset(DatasetBase):
         """Returns the number of samples in memory after `global_shuffle`, 0 before it; with a fleet, as above."""
         return sum_over_workers(fleet, "get_shuffle_data_size", self._shuffled)
 
-    def _feeds(self, threads: int | None, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
+    def _feeds(self, threads: int, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:
         chunks = chunks_of(self._loaded("feeds"))
-        return feeds_of(chunks, self._batch_size, threads or self.thread_num, meter, skip=skip, drop_last=drop_last)
+        return feeds_of(chunks, self._batch_size, threads, meter, skip=skip, drop_last=drop_last)
 
-    def _loader(self, caller: str, threads: int | None) -> Callable[[], Records]:
+    def _stream(self, caller: str, threads: int) -> tuple[Schema, RecordStream]:
         schema, texts, files = self._read_by(caller)
-        return partial(in_memory.load, files, schema, texts, threads or self.thread_num)
+        return schema, RecordStream(files, threads, partial(texts.read, meter=Meter()))
 
     def _loaded(self, caller: str) -> Records:
         if self._records is None:

@@ -47,7 +47,11 @@ def feeds_of(
             return Feed(feed_of(records), records.files)
 
     def batches() -> Iterator[Records]:
-        return islice(split(chunks, batch_size, drop_last=drop_last), skip, None)
+        found = split(chunks, batch_size, drop_last=drop_last)
+        left_out = sum(1 for _ in islice(found, skip))
+        if left_out < skip:
+            raise ValueError(f"{skip} batches are to be left out, but a pass over this dataset has only {left_out}")
+        return found
 
     feeds: Any = map_in_threads(make, batches, max(1, threads), _BATCHES_AHEAD, ordered=True)
     try:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
-from refluid.datasets.meter import Meter
 from refluid.datasets.records import Records
 from refluid.datasets.schema import Schema
-from refluid.datasets.sources import AnySource
 from refluid.datasets.streams import RecordStream
-from refluid.datasets.text_files import TextFiles
 
 
-def load(files: Sequence[AnySource], schema: Schema, texts: TextFiles, threads: int) -> Records:
-    """All records of the files, ``threads`` of which are read at once."""
-    stream = RecordStream(files, threads, partial(texts.read, meter=Meter()))
+def load(stream: RecordStream, schema: Schema) -> Records:
+    """All records of the stream, which is closed."""
     try:
         return Records.join(schema, list(stream))
     finally:

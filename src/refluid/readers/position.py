@@ -32,8 +32,13 @@ class Position:
         """How many batches of the pass were taken."""
         return self._batch
 
+    @property
+    def to_skip(self) -> int:
+        """How many batches a pass that begins now leaves out: those that were taken before the position was saved."""
+        return self._batch if self._is_loaded else 0
+
     def begin(self) -> int:
-        """Begins a pass; returns how many batches to leave out: those that were taken before the position was saved."""
+        """Begins a pass; returns how many batches to leave out, as `to_skip`."""
         if self._is_loaded:
             self._is_loaded = False
             if self._random is not None:
