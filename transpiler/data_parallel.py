@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -129,8 +130,12 @@ def use_statistics_of_all(program: Program) -> None:
     program.changed()
 
 
-def optimizer_state(program: Program, replicas: int) -> frozenset[str]:
-    """The state of optimizers that has the shape of its parameter, with rows that can be shared out evenly."""
+def optimizer_state(program: Program, replicas: int, parameters: Container[str] | None = None) -> frozenset[str]:
+    """The state of optimizers that has the shape of its parameter, with rows that can be shared out evenly.
+
+    Args:
+      parameters: only the state of these; by default that of all.
+    """
     block = program.global_block()
     readers: dict[str, list[Operator]] = {}
     for op in (op for each in program.blocks for op in each.ops):
@@ -141,6 +146,8 @@ def optimizer_state(program: Program, replicas: int) -> frozenset[str]:
         if not (op.role & OpRole.Optimize and op.input("Param") and op.definition.slices == "rows"):
             continue
         param = block.var(op.input("Param")[0])
+        if parameters is not None and param.name not in parameters:
+            continue
         states = [name for name in op.input_arg_names if name not in (*op.input("Param"), *op.input("Grad"))]
         rows = param.shape[0] if param.shape else 0
         # An array of one element, such as a learning rate, must not look like a share of the rows.

@@ -1,7 +1,8 @@
 """refluid: Fluid programs on XLA.
 
 The compiler behind ``paddle.fluid``, usable without it: `refluid.to_jax` turns a program into a pure JAX function,
-`refluid.load` a saved model into a predictor, `refluid.export` into StableHLO.
+`refluid.load` a saved model into a predictor, `refluid.export` into StableHLO; `refluid.shard_parameters` lets the
+devices of a data-parallel program share out its parameters.
 """
 
 from importlib import import_module
@@ -11,14 +12,16 @@ if TYPE_CHECKING:
     from refluid.inference.predictor import load
     from refluid.inference.stablehlo import export
     from refluid.jax_function import to_jax
+    from refluid.sharding import shard_parameters
 
 __version__ = "0.1.0"
-__all__ = ["export", "load", "to_jax"]
+__all__ = ["export", "load", "shard_parameters", "to_jax"]
 
 # Imported when asked for: JAX takes its time, and a program may only want the version.
 _HOMES = {
     "export": "refluid.inference.stablehlo",
     "load": "refluid.inference.predictor",
+    "shard_parameters": "refluid.sharding",
     "to_jax": "refluid.jax_function",
 }
 

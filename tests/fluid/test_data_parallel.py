@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+import refluid
 from refluid.errors import FeedError
 from refluid.meshes import MeshTarget, SharedDevice
 
@@ -299,3 +300,39 @@ def test_the_printed_program_shows_where_gradients_meet():
     sums = [op.input("X")[0] for op in program.global_block().ops if op.type == "c_allreduce_sum"]
     assert sorted(sums) == ["fc_0.b_0@GRAD", "fc_0.w_0@GRAD", "fc_1.b_0@GRAD", "fc_1.w_0@GRAD"]
     assert "c_allreduce_sum" in str(program)
+
+
+def shard_sizes(name):
+    return [shard.data.shape for shard in fluid.global_scope().find_var(name).get_tensor().value.addressable_shards]
+
+
+@pytest.mark.parametrize("model", [adam, sparse_sequences])
+def test_devices_share_out_parameters_on_a_mesh_of_the_users(model):
+    import jax
+
+    loss, main = model(), fluid.default_main_program()
+    main.random_seed = fluid.default_startup_program().random_seed = 7
+    name = main.all_parameters()[0].name
+    refluid.shard_parameters(main, [name])
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:2]), ("data",))
+    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=mesh)
+    for feed in batches(model, 5):
+        exe.run(program, feed=feed)
+    rows = main.global_block().var(name).shape[0]
+    assert [shape[0] for shape in shard_sizes(name)] == [rows // 2] * 2
+    for parameter, expected in zip(main.all_parameters(), train(model, None)[1], strict=True):
+        found = np.array(fluid.global_scope().find_var(parameter.name).get_tensor())
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_parameters_that_cannot_be_shared_out_are_named():
+    loss, main = sgd(), fluid.default_main_program()
+    with pytest.raises(ValueError, match="has no parameter other"):
+        refluid.shard_parameters(main, ["other"])
+    refluid.shard_parameters(main, ["fc_0.b_0"])
+    with pytest.raises(ValueError, match=r"fc_0.b_0 has shape \[5\]; its rows cannot be divided evenly among 2"):
+        two_devices(main, loss_name=loss.name)._program_to_run()
+    refluid.shard_parameters(main)
+    assert two_devices(main, loss_name=loss.name)._program_to_run().shared_out == {"fc_0.w_0"}

@@ -7,10 +7,13 @@ from enum import IntEnum
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 from refluid.ir import OpRole, Program
 from refluid.jobs import is_of_job, job_target, join, meets_others
+from refluid.meshes import mesh_target
 from refluid.places import default_places, replica_devices, replica_target
+from refluid.sharding import shared_out
 from refluid.transpiler.data_parallel import LossScale, ReduceGradients, optimizer_state, use_statistics_of_all
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
@@ -127,7 +130,7 @@ class CompiledProgram:
         build_strategy: BuildStrategy | None = None,
         exec_strategy: ExecutionStrategy | None = None,
         share_vars_from: CompiledProgram | None = None,
-        places: Sequence[Any] | None = None,
+        places: Any = None,
     ) -> CompiledProgram:
         """Runs one replica of the program on each device, on its share of the batch; gradients are averaged.
 
@@ -137,8 +140,8 @@ class CompiledProgram:
           exec_strategy: has no effect: XLA schedules operators.
           share_vars_from: another data-parallel program, whose variables are used. Programs share the variables of the
             scope they run in anyway.
-          places: one for each replica; by default all GPUs or, without any, as many CPU devices as CPU_NUM says when
-            the program runs first.
+          places: one for each replica, or a `jax.sharding.Mesh` with a replica on each device; by default all GPUs or,
+            without any, as many CPU devices as CPU_NUM says when the program runs first.
         """
         if self._is_data_parallel:
             raise AssertionError("with_data_parallel has already been called on this program")
@@ -177,9 +180,17 @@ class CompiledProgram:
         if self._strategy.sync_batch_norm:
             use_statistics_of_all(copy)
         copy.uid, copy.target = program.uid, target  # they share the program's random numbers
-        if self._strategy.reduce_strategy == BuildStrategy.ReduceStrategy.Reduce and target.local == target.replicas:
-            copy.shared_out = optimizer_state(copy, target.replicas)
+        copy.shared_out = self._shared_out(copy, target)
         return copy
+
+    def _shared_out(self, program: Program, target: Any) -> frozenset[str]:
+        """State of which each device holds some rows; files would need those of other processes."""
+        if target.local < target.replicas:
+            return frozenset()
+        devices = target.replicas
+        parameters = shared_out(self._program, devices)
+        reduces = self._strategy.reduce_strategy == BuildStrategy.ReduceStrategy.Reduce
+        return parameters | optimizer_state(program, devices, None if reduces else parameters)
 
     def _check_arguments(self) -> None:
         other = self._share_vars_from
@@ -193,6 +204,8 @@ class CompiledProgram:
         """Where the replicas run; decided once."""
         if self._places is None:
             self._places = default_places()
+        if isinstance(self._places, Mesh):
+            return mesh_target(tuple(self._places.devices.flat))
         places = self._places if isinstance(self._places, list | tuple) else [self._places]
         if not is_of_job(self._program) and self._strategy.num_trainers == 1:
             return replica_target(places)

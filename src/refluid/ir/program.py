@@ -182,6 +182,7 @@ class Program:
         copy.current_block_idx = self.current_block_idx
         for field in ("_seed", "_op_role", "_is_distributed", "_is_chief", "_parameters_on_pservers", "_is_test"):
             setattr(copy, field, getattr(self, field))
+        copy.shared_out = self.shared_out
         copy._op_role_var = list(self._op_role_var)
         copy._trainers_endpoints, copy._trainer_id = list(self._trainers_endpoints), self._trainer_id
         copy.changed()
