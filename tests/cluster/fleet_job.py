@@ -10,6 +10,7 @@ import numpy as np
 
 import paddle.fluid as fluid
 from paddle.fluid.incubate.fleet.base.role_maker import PaddleCloudRoleMaker
+from paddle.fluid.incubate.fleet.base.trainer_group import sum_over_workers
 from paddle.fluid.incubate.fleet.collective import Collective, DistributedStrategy, TrainStatus
 
 RATE, STEPS = 0.1, 4
@@ -52,6 +53,7 @@ def train(mode, checkpoints):
     total = np.zeros(2, np.int64)
     fleet.all_reduce_worker(np.array([rank + 1, 2**40]), total)
     assert total.tolist() == [3, 2**41]
+    assert sum_over_workers(fleet, f"records of {mode}", 10 + rank) == 21
     fleet.save_check_point(exe, f"{checkpoints}/{mode}", TrainStatus(0))
     fleet.barrier_worker()
     assert fleet.load_check_point(exe, f"{checkpoints}/{mode}", rank) == TrainStatus(0)  # all see what the first wrote

@@ -1,7 +1,7 @@
 """The workers of a Fleet job as a group that exchanges data: how they learn of each other's addresses.
 
 In order: TRAINER_ENDPOINTS of the environment, if it is set; MPI; the parameter servers, which all workers know; the
-endpoints of workers, in jobs without servers.
+group that the workers of a collective job have joined, which listens at their endpoints; these endpoints otherwise.
 """
 
 from __future__ import annotations
@@ -58,10 +58,17 @@ def _open(fleet: Any, fixed: list[str]) -> Any:
     worker, workers = fleet.worker_index(), fleet.worker_num()
     if fixed:
         return TrainerGroup(worker, workers, fixed[worker], lambda address: fixed)
+    if _is_collective(fleet):
+        host = _host_towards(fleet.worker_endpoints()[worker - 1])
+        return TrainerGroup(worker, workers, f"{host}:0", fleet._tell_others)
     host = _host_towards(fleet.server_endpoints()[0])
     group = TrainerGroup(worker, workers, f"{host}:0", _meeting(fleet, workers))
     fleet._session().on_leave(group.close)
     return group
+
+
+def _is_collective(fleet: Any) -> bool:
+    return hasattr(fleet, "_tell_others")
 
 
 def _addresses(fleet: Any, workers: int) -> list[str]:
@@ -69,7 +76,7 @@ def _addresses(fleet: Any, workers: int) -> list[str]:
     given = os.environ.get(TRAINER_ENDPOINTS, "")
     name, listed = TRAINER_ENDPOINTS, [each.strip() for each in given.split(",") if each.strip()]
     if not listed:
-        if fleet.server_endpoints():
+        if fleet.server_endpoints() or _is_collective(fleet):
             return []
         name, listed = "PADDLE_TRAINER_ENDPOINTS", list(fleet.worker_endpoints())
     if len(listed) != workers:

@@ -69,6 +69,12 @@ class Collective(Fleet):
 
         output[...] = gather(self._group(), input).sum(axis=0)
 
+    def _tell_others(self, text: str) -> list[str]:
+        """The texts of all workers, in order."""
+        from refluid.runtime.collective.arrays import gather_texts
+
+        return gather_texts(self._group(), text)
+
     def _group(self) -> Any:
         """The workers, joined: programs do so when they first run."""
         from refluid.runtime import collective
