@@ -1,6 +1,6 @@
-"""Training in nccl2 mode, as Fluid scripts write it; prints the losses of this process, and its parameters.
+"""Training without servers, as Fluid scripts write it; prints the losses of this process, and its parameters.
 
-Called by a launcher as ``collective_job.py OPTIMIZER STEPS [SAVE_DIR]``; without one, it trains alone on whole batches.
+Called by a launcher as ``collective_job.py MODE OPTIMIZER STEPS [SAVE_DIR]``.
 """
 
 import json
@@ -36,21 +36,22 @@ def batch(step):
     return x, np.sin(x.sum(1, keepdims=True))
 
 
-def main(optimizer, steps, save_dir=""):
-    rank, endpoints = int(os.environ.get("PADDLE_TRAINER_ID", 0)), os.environ.get("PADDLE_TRAINER_ENDPOINTS", "")
+def main(mode, optimizer, steps, save_dir=""):
+    rank, endpoints = int(os.environ["PADDLE_TRAINER_ID"]), os.environ["PADDLE_TRAINER_ENDPOINTS"]
     count = len(endpoints.split(","))
     fluid.default_startup_program().random_seed = 5 + rank  # the parameters of the first process win
     loss = build(optimizer)
     exe = fluid.Executor(fluid.CPUPlace())
     program = fluid.default_main_program()
-    if count > 1:
-        config = fluid.DistributeTranspilerConfig()
-        config.mode = "nccl2"
-        t = fluid.DistributeTranspiler(config=config)
-        t.transpile(rank, trainers=endpoints, current_endpoint=os.environ["PADDLE_CURRENT_ENDPOINT"])
+    config = fluid.DistributeTranspilerConfig()
+    config.mode = mode
+    if mode == "collective":
+        config.collective_mode = "grad_allreduce"
+    t = fluid.DistributeTranspiler(config=config)
+    t.transpile(rank, trainers=endpoints, current_endpoint=os.environ["PADDLE_CURRENT_ENDPOINT"])
     exe.run(fluid.default_startup_program())
     compiled = program
-    if count > 1 or int(os.environ.get("CPU_NUM", 1)) > 1:
+    if mode == "nccl2":
         compiled = fluid.CompiledProgram(program).with_data_parallel(loss_name=loss.name)
     losses, share = [], SAMPLES // count
     for step in range(int(steps)):

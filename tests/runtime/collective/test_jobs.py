@@ -1,4 +1,4 @@
-"""Whole jobs in nccl2 mode: launched processes that train as one, and save from the first one."""
+"""Whole jobs without servers: launched processes that train as one, and save from the first one."""
 
 import json
 import os
@@ -44,10 +44,11 @@ def alone(optimizer, steps):
         return losses, {p.name: np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()}
 
 
-def test_two_processes_of_two_devices_train_as_one_device_does(tmp_path):
-    done = launch(tmp_path, "adam", "50", "saved", devices=2)
+@pytest.mark.parametrize(("mode", "optimizer", "devices"), [("nccl2", "adam", 2), ("collective", "momentum", 1)])
+def test_two_processes_train_as_one_device_does(tmp_path, mode, optimizer, devices):
+    done = launch(tmp_path, mode, optimizer, "50", "saved", devices=devices)
     assert done.returncode == 0, done.stdout + done.stderr
-    losses, parameters = alone("adam", 50)
+    losses, parameters = alone(optimizer, 50)
     first, second = results(tmp_path)
     np.testing.assert_allclose(np.mean([first[0], second[0]], axis=0), losses, atol=1e-5)
     assert first[1] == second[1]
@@ -56,12 +57,15 @@ def test_two_processes_of_two_devices_train_as_one_device_does(tmp_path):
     assert {*parameters, "learning_rate_0"} < {path.name for path in (tmp_path / "saved").iterdir()}
 
 
-@pytest.mark.parametrize("killed", [0, 1])
-def test_a_killed_process_is_named_where_the_other_runs_its_step(killed):
+@pytest.mark.parametrize(("mode", "killed"), [("nccl2", 1), ("collective", 0)])
+def test_a_killed_process_is_named_where_the_other_runs_its_step(mode, killed):
     ports = HeldPorts()
     job = Placement((), ports.hold_any(2))
     variables = {**os.environ, "XLA_FLAGS": "", "CPU_NUM": "1", "KILL": f"{killed}:3"}
-    command, pipe = [sys.executable, str(SCRIPT), "sgd", "20"], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command, pipe = (
+        [sys.executable, str(SCRIPT), mode, "sgd", "20"],
+        {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+    )
     members = job.members()
     started = [subprocess.Popen(command, env=variables | job.environment(m), text=True, **pipe) for m in members]
     try:
