@@ -66,7 +66,37 @@ def test_a_loader_continues_after_the_last_batch_in_the_same_order(kind):
 
     assert seen[0] == expected[0] and seen[1] + rest == expected[1]
     assert taken(resumed) == expected[2], "the passes after it are the same, too"
-    assert resumed.state_dict() == {"epoch": 3, "batch": 0, "random": None}
+    assert (resumed.state_dict()["epoch"], resumed.state_dict()["batch"]) == (3, 0)
+
+
+def test_a_generator_in_a_process_of_its_own_continues_in_the_same_order():
+    random.seed(5)
+    np.random.seed(5)
+    first = loader(use_multiprocess=True)
+    passes = [taken(first), taken(first, 4)]
+    state = first.state_dict()
+    random.seed(99)
+    resumed, again = (loader(use_multiprocess=True) for _ in range(2))
+    resumed.load_state_dict(state)
+    rest = taken(resumed)
+    assert sorted(n for n, _ in passes[1] + rest) == [*range(SAMPLES)]
+    assert passes[0] != passes[1] + rest, "each pass has other random numbers"
+    assert [x for _, x in passes[0]] != [x for _, x in passes[1] + rest]
+    again.load_state_dict(state)
+    assert taken(again) == rest
+
+
+def test_a_position_between_two_passes_has_the_random_numbers_of_the_next():
+    first = loader()
+    taken(first)
+    state = first.state_dict()
+    expected = taken(first)
+    random.seed(99)
+    np.random.seed(99)
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    assert taken(resumed) == expected
 
 
 def test_after_the_last_batch_nothing_is_left_of_the_pass():

@@ -2,7 +2,7 @@
 
 A position is the number of a pass and of the batches taken in it. Readers shuffle with Python's or NumPy's global
 random numbers, so it has their state at the beginning of the pass, too: with it, the same pass comes again, and the
-batches that were taken are left out.
+batches that were taken are left out. A generator in a process of its own gets numbers that are drawn for it here.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Position:
 
     def state_dict(self) -> dict[str, Any]:
         """The position, to be saved after the step that used the last batch; can be written as JSON."""
-        return {"epoch": self._epoch, "batch": self._batch, "random": self._random}
+        is_between = not self._in_pass and not self._is_loaded  # the next pass begins with the numbers of now
+        return {"epoch": self._epoch, "batch": self._batch, "random": random_state() if is_between else self._random}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Has the next pass continue at a saved position.
@@ -75,6 +76,17 @@ class Position:
             raise ValueError(f"expected what state_dict() returned, got {str(state)[:200]}") from None
         self._epoch, self._batch, self._random = epoch, batch, random
         self._in_pass, self._is_loaded = False, True
+
+
+def draw_seeds() -> tuple[int, int]:
+    """Numbers for `use_seeds` in another process; drawn, so that each pass has others, and follow a restored state."""
+    return random.getrandbits(64), int(np.random.randint(2**32, dtype=np.uint32))
+
+
+def use_seeds(seeds: tuple[int, int]) -> None:
+    """Seeds `random` and `numpy.random`. Python itself reseeds only `random` in a forked process, and at random."""
+    random.seed(seeds[0])
+    np.random.seed(seeds[1])
 
 
 def random_state() -> dict[str, Any]:

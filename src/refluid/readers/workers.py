@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from refluid.readers.position import draw_seeds, use_seeds
 from refluid.readers.processes import start_forked
 from refluid.readers.reader import Batch
 from refluid.readers.sources import Source
@@ -35,7 +36,8 @@ class Worker:
     def __init__(self, source: Begin):
         fork = multiprocessing.get_context("fork")
         self._receiving, sending = fork.Pipe(duplex=False)
-        self._process = fork.Process(target=_run, args=(source, self._receiving, sending), daemon=True)
+        args = source, draw_seeds(), self._receiving, sending
+        self._process = fork.Process(target=_run, args=args, daemon=True)
         start_forked([self._process])
         sending.close()
         self.pid = self._process.pid
@@ -79,10 +81,11 @@ def read_ahead_of(source: Source, size: int, *, skip: int = 0, in_worker: bool) 
     return ReadAhead(lambda: worker, size, before=worker.kill, after=worker.close)
 
 
-def _run(source: Begin, receiving: Any, sending: Any) -> None:
+def _run(source: Begin, seeds: tuple[int, int], receiving: Any, sending: Any) -> None:
     """Runs in the child."""
     receiving.close()  # an open copy here would hide that the parent is gone
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the parent ends this one
+    use_seeds(seeds)
     try:
         for batch in source():
             sending.send((_BATCH, batch))
