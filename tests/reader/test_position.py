@@ -9,7 +9,9 @@ import pytest
 
 import paddle.fluid as fluid
 from cluster.jobs import Process
+from refluid.readers.decorators import BatchReader
 from refluid.readers.position import Position
+from refluid.readers.queued import DoubleBuffer, QueueReader
 
 SCRIPT = Path(__file__).parent / "reading_to_kill.py"
 SAMPLES = 20
@@ -195,6 +197,41 @@ def test_a_program_that_reads_continues_after_the_last_batch():
     resumed.start()
     assert run() == 0
     resumed.reset()
+
+
+def queue(count=4):
+    made = QueueReader(2, "decorate")
+    made.name = "queue"
+    made.source = lambda skip: ([np.array([[i]])] for i in range(skip, count))
+    return made
+
+
+def test_a_reader_that_reads_ahead_of_the_program_hides_the_position():
+    made = queue()
+    buffer = DoubleBuffer(made)  # reads nothing ahead: the queue does
+    assert made.state_dict()["batch"] == 0
+    batches = BatchReader(buffer, 2)
+    batches.name = "pairs"
+    with pytest.raises(RuntimeError, match="queue: its position is not known, because pairs around it reads before"):
+        made.state_dict()
+
+
+def test_a_batch_that_arrives_after_a_reset_is_not_counted(monkeypatch):
+    made = queue()
+    made.start()
+    assert made._ahead is not None
+    take = made._ahead.take
+
+    def late(default):
+        batch = take(default)
+        made.reset()
+        made.start()
+        return batch
+
+    monkeypatch.setattr(made._ahead, "take", late)
+    made.next()
+    assert (made.state_dict()["epoch"], made.state_dict()["batch"]) == (1, 0)
+    made.reset()
 
 
 def files(folder, count=10):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from refluid.readers.making import makes
@@ -53,12 +54,29 @@ class QueueReader(Reader):
         if ahead is None:
             raise RuntimeError(f"{self.name}: call start() before running a program that reads from it")
         batch = ahead.take(None)
-        if batch is not None:
-            self.position.took()
-        elif not self._ended:
-            self._ended = True
-            self.position.ended()
+        with self._lock:
+            if ahead is not self._ahead:
+                return batch  # another thread has reset this reader meanwhile: the pass is over
+            if batch is not None:
+                self.position.took()
+            elif not self._ended:
+                self._ended = True
+                self.position.ended()
         return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position of this reader: its pass and how many batches of it were taken.
+
+        Raises:
+          RuntimeError: a reader around this one has read more than the program.
+        """
+        for wrapper in _all_around(self):
+            if not (isinstance(wrapper, DoubleBuffer) and wrapper.is_ahead()):
+                raise RuntimeError(
+                    f"{self.name}: its position is not known, because {wrapper.name} around it reads before the "
+                    "program does; change batches in the generator, as paddle.batch and paddle.reader.shuffle do"
+                )
+        return self.position.state_dict()
 
     def eof(self) -> bool:
         return self._ahead is None or self._ahead.ended()
@@ -92,12 +110,13 @@ class DoubleBuffer(WrappingReader):
             ahead.close()
 
     def next(self) -> Batch | None:
-        return self.wrapped.next() if self._is_ahead() else self._begun().take(None)
+        return self.wrapped.next() if self.is_ahead() else self._begun().take(None)
 
     def eof(self) -> bool:
-        return self.wrapped.eof() if self._is_ahead() else self._begun().ended()
+        return self.wrapped.eof() if self.is_ahead() else self._begun().ended()
 
-    def _is_ahead(self) -> bool:
+    def is_ahead(self) -> bool:
+        """Whether the reader below reads ahead already, so that this one does not."""
         return isinstance(self.wrapped, QueueReader | DoubleBuffer)
 
     def _begun(self) -> ReadAhead:
@@ -106,3 +125,9 @@ class DoubleBuffer(WrappingReader):
                 wrapped = self.wrapped  # not self: a thread must not keep a forgotten reader alive
                 self._ahead = ReadAhead(lambda: iter(wrapped.next, None), 2)
             return self._ahead
+
+
+def _all_around(reader: Reader) -> Iterator[WrappingReader]:
+    for wrapper in list(reader.wrappers):
+        yield wrapper
+        yield from _all_around(wrapper)

@@ -99,7 +99,7 @@ class PyReaderVariable(ReaderVariable):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of this reader, as JSON: its pass and how many batches of it were taken."""
-        return self.queue.position.state_dict()
+        return self.queue.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Has the next pass continue where `state_dict` was called."""
