@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -90,7 +91,8 @@ def _join(endpoints: tuple[str, ...], rank: int) -> _Joined:
         group = Group(endpoints, rank, deadline)
         joined = _Joined(group, None, listener, hub)
         host, port = group.await_all()["coordinator"]
-        joined.world = World.start((host, port), rank, len(endpoints), service)
+        hosts = [split_endpoint(endpoint)[0].strip("[]") for endpoint in endpoints]
+        joined.world = World.start((host, port), hosts, rank, service)
         _tell_of_exceptions(group)
         atexit.register(_at_exit)
         return joined
@@ -126,7 +128,7 @@ def _listen(endpoints: tuple[str, ...], rank: int) -> socket.socket:
         listener.listen(len(endpoints))
     except OSError as error:
         listener.close()
-        hint = "; is it an address of this machine?" if isinstance(error, OSError) and error.errno == 99 else ""
+        hint = "; is it an address of this machine?" if error.errno == errno.EADDRNOTAVAIL else ""
         problem = f"cannot listen: {os.strerror(error.errno or 0)}{hint}"
         raise RankError(rank, rank, endpoints[rank], problem) from error
     return listener

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
-from jax._src import distributed
+from jax._src import distributed, xla_bridge
 from jax._src.lib import _jax  # pyright: ignore[reportPrivateImportUsage]
 
 from refluid import backend
@@ -46,14 +48,18 @@ class World:
     tunnel: Tunnel
 
     @classmethod
-    def start(cls, coordinator: tuple[str, int], rank: int, count: int, service: Any) -> World:
-        """Connects JAX to the others, and restarts it if it was in use."""
+    def start(cls, coordinator: tuple[str, int], hosts: Sequence[str], rank: int, service: Any) -> World:
+        """Connects JAX to the others, and restarts it if it was in use.
+
+        Args:
+          coordinator: where the coordination service is.
+          hosts: of all processes.
+          rank: the number of this one.
+          service: the coordination service, in the first process.
+        """
         backend.restart()
         backend.prepare()
-        devices = int(os.environ.get("CPU_NUM", "1"))
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        if jax.config.jax_num_cpu_devices < devices:  # pyright: ignore[reportAttributeAccessIssue]
-            jax.config.update("jax_num_cpu_devices", devices)
+        _have_devices(int(os.environ.get("CPU_NUM", "1")))
         tunnel = Tunnel(*coordinator)
         address = f"127.0.0.1:{tunnel.port}"
         client = _jax.get_distributed_runtime_client(
@@ -68,7 +74,11 @@ class World:
         client.connect()
         state = distributed.global_state
         state.client, state.service = client, service
-        state.process_id, state.num_processes, state.coordinator_address = rank, count, address
+        state.process_id, state.num_processes, state.coordinator_address = rank, len(hosts), address
+        # By default gloo listens at the address of the machine's name, which is often one that others cannot reach.
+        interface = os.environ.get("GLOO_SOCKET_IFNAME")
+        where = {"interface": interface} if interface else {"hostname": hosts[rank]}
+        _make_cpu_client_with(_jax.make_gloo_tcp_collectives(distributed_client=client, **where))
         return cls(tunnel)
 
     def stop(self, broken: bool, restart: bool) -> None:
@@ -84,6 +94,7 @@ class World:
         state.process_id, state.num_processes = 0, 1
         if restart:
             backend.restart()
+            _make_cpu_client_with(None)
         if broken:
             _abandoned.append((client, service))
             return
@@ -92,6 +103,18 @@ class World:
         if service is not None:
             service.shutdown()
         self.tunnel.close()
+
+
+def _have_devices(count: int) -> None:
+    """Lets JAX have at least so many CPU devices, unless the user says how many."""
+    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if not chosen and jax.config.jax_num_cpu_devices < count:  # pyright: ignore[reportAttributeAccessIssue]
+        jax.config.update("jax_num_cpu_devices", count)
+
+
+def _make_cpu_client_with(collectives: Any) -> None:
+    factory = partial(xla_bridge.make_cpu_client, collectives=collectives)
+    xla_bridge.register_backend_factory("cpu", factory, priority=0, fail_quietly=False)
 
 
 _abandoned: list[Any] = []  # what must not be destroyed: its end would abort the process

@@ -27,7 +27,7 @@ def start(ports):
 
     def start(*actions, devices=1, timeout=60):
         endpoints = ",".join(ports.hold_any(2))
-        environment = {**os.environ, "CPU_NUM": str(devices), "XLA_FLAGS": ""}
+        environment = {**os.environ, "CPU_NUM": str(devices), "JAX_NUM_CPU_DEVICES": "1", "XLA_FLAGS": ""}
         for rank in range(2):
             command = [sys.executable, str(SCRIPT), str(rank), endpoints, *actions]
             pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
