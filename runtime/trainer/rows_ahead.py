@@ -62,8 +62,11 @@ class RowsAhead:
         with self._lock:
             known = [each for expected in self._expected.values() for each in expected]
         found, shared = dict(messages), []
-        for each in known:
+        for each in reversed(known):
             if each.request is not None or each.replies is not None or not each.numbers.keys() <= messages.keys():
+                continue
+            # Servers know rows by the name of the slice only: another lookup in the same slices asks later.
+            if any(found[endpoint].asked.keys() & numbers.keys() for endpoint, numbers in each.numbers.items()):
                 continue
             shared.append(each)
             for endpoint, numbers in each.numbers.items():

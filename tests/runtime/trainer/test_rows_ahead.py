@@ -35,6 +35,18 @@ def test_a_push_asks_for_rows_that_may_lack_no_step(ahead):
     assert ahead.take(LOOKUP, feeds, step=4) is None
 
 
+def test_two_lookups_in_the_same_table_do_not_share_a_push(ahead):
+    """A reply has one set of rows for a table."""
+    train, test = expected([object()]), expected([object()])
+    ahead.expect(LOOKUP, train, step=3)
+    ahead.expect(LOOKUP + 1, test, step=3)
+    shared = ahead.share({"s1": Message({})})[1]
+    assert len(shared) == 1
+    ahead.receive(shared, REPLIES, included=4)
+    following = ahead.share({"s1": Message({})})[1]
+    assert len(following) == 1 and {id(each) for each in (*shared, *following)} == {id(train), id(test)}
+
+
 def test_rows_of_a_server_that_is_not_pushed_to_are_not_shared(ahead):
     ahead.expect(LOOKUP, expected([object()]), step=3)
     assert ahead.share({"s2": Message({})}) == ({"s2": Message({})}, [])
