@@ -1,6 +1,7 @@
 """Records keep their values through packing, joining, selecting and mixing."""
 
 import numpy as np
+import pytest
 
 from refluid.datasets import in_memory
 from refluid.datasets.batches import feed_of, split
@@ -44,6 +45,18 @@ def test_packed_records_are_found_again():
     again = Records.of_bytes(SCHEMA, packed.tobytes(), len(found))
     assert samples(again) == expected(range(199, -1, -3))
     assert len(packed) < sum(8 * (i % 3 + 1) + 4 + 2 for i in range(200))
+
+
+@pytest.mark.parametrize("count, cut", [(4, None), (6, None), (5, -1), (5, 2)])
+def test_packed_records_that_do_not_fit_are_refused(count, cut):
+    packed = records(0, 5).pack().tobytes()[:cut]
+    with pytest.raises(ValueError, match=f"expected {count} records of . slots in {len(packed)} bytes"):
+        Records.of_bytes(SCHEMA, packed, count)
+
+
+def test_a_packed_count_that_does_not_end_is_refused():
+    with pytest.raises(ValueError, match="they do not fit"):
+        Records.of_bytes(SCHEMA, b"\xff" * 64, 1)
 
 
 def test_joined_records_keep_their_memory_alive():

@@ -58,10 +58,15 @@ class Records:
 
     @classmethod
     def of_bytes(cls, schema: Schema, data: bytes | np.ndarray, count: int) -> Records:
-        """The records that `pack` made ``data`` of; it is used, not copied."""
+        """The records that `pack` made ``data`` of; it is used, not copied.
+
+        Raises:
+          ValueError: they are not as many, or not of this schema.
+        """
         block = np.frombuffer(data, np.uint8)
-        places = np.empty(count, np.int64)
-        _kernels().find(block.ctypes.data, schema.kinds, places)
+        places, begin = np.empty(count, np.int64), block.ctypes.data
+        if _kernels().find(begin, begin + len(block), schema.kinds, places) != begin + len(block):
+            raise ValueError(f"expected {count} records of {len(schema)} slots in {len(block)} bytes; they do not fit")
         return cls(schema, places, (block,))
 
     def keys(self) -> np.ndarray | None:

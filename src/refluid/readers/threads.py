@@ -33,7 +33,7 @@ class Channel:
     def __init__(self, size: int):
         self._size = max(1, size)
         self._items: deque[Any] = deque()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage collection may close a channel on the very thread that holds it
         self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
         self._open = True
         self._error: BaseException | None = None

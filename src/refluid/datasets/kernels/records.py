@@ -10,6 +10,7 @@ import numpy as np
 from refluid.datasets.kernels.compiled import (
     copy,
     kernel,
+    load_byte,
     load_int32,
     load_int64,
     part,
@@ -30,12 +31,25 @@ def _end_of(p, kinds):
     return p + size
 
 
-@kernel("void(int64, int64[::1], int64[::1])")
-def find(begin, kinds, places):
-    """Fills in the addresses of records that lie one after the other."""
+@kernel("int64(int64, int64, int64[::1], int64[::1])")
+def find(begin, end, kinds, places):
+    """Fills in the addresses of records that lie one after the other; returns the address behind them.
+
+    Stops behind ``end``: these records may come from elsewhere.
+    """
     for i in range(len(places)):
         places[i] = begin
-        begin = _end_of(begin, kinds)
+        size = 0
+        for kind in kinds:
+            p = begin
+            while p < end and load_byte(p) > 127:
+                p += 1
+            if p >= end or p - begin > 4:  # a count of five bytes is one of a billion values
+                return end + 1
+            count, begin = read_count(begin)
+            size += count * (4 if kind == FLOATS else 8)
+        begin += size
+    return begin
 
 
 @kernel("int64(int64[::1], int64[::1], int64[::1])")
