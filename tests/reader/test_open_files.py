@@ -345,3 +345,19 @@ def test_only_readers_are_wrapped(programs):
 
 def test_fluids_module_path_has_the_layers_too():
     assert layers.io.open_files is layers.open_files
+
+
+def test_samples_of_a_preprocessed_py_reader_have_the_form_of_its_inputs(programs):
+    queue = layers.py_reader(4, [[-1, 4]], ["float32"], use_double_buffer=False)
+    preprocessor = layers.Preprocessor(reader=queue)
+    with preprocessor.block():
+        (image,) = preprocessor.inputs()
+        preprocessor.outputs(layers.cast(layers.reduce_sum(image, dim=1, keep_dim=True), "int64"))
+    reader = preprocessor()
+    total = layers.read_file(reader)
+    reader.decorate_paddle_reader(lambda: iter([[(np.full(4, i + 0.5),) for i in range(2)]]))
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(programs[1])
+    reader.start()
+    assert exe.run(fetch_list=[total])[0].tolist() == [[2], [6]]
+    reader.reset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refluid.readers.making import makes
@@ -25,6 +25,7 @@ class QueueReader(Reader):
             raise ValueError(f"the capacity of a reader must be at least 1, not {capacity}")
         self.capacity = int(capacity)
         self.source: Source | None = None
+        self.tensors: Sequence[Any] = ()  # shape, dtype and LoD level of each value of a batch
         self.position = Position()
         self.in_worker = in_worker  # run the generator in a process of its own
         self._methods = methods

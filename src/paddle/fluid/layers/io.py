@@ -88,6 +88,8 @@ class PyReaderVariable(ReaderVariable):
     def __init__(self, block: Block, name: str, tensors: Sequence[ReadTensor], queue: QueueReader):
         super().__init__(block, name, tensors)
         self.queue = queue
+        if not queue.tensors:
+            queue.tensors = self.read_tensors  # a reader around this one may make other tensors of them
 
     def start(self) -> None:
         """Begins a pass: a thread runs the generator and fills the queue."""
@@ -124,7 +126,7 @@ class PyReaderVariable(ReaderVariable):
             tuple(
                 # A shape without an unknown dim is that of a sample.
                 Slot(f"{self.name}[{i}]", shape if -1 in shape else (-1, *shape), as_numpy(dtype), lod_level)
-                for i, (shape, dtype, lod_level) in enumerate(self.read_tensors)
+                for i, (shape, dtype, lod_level) in enumerate(self.queue.tensors)
             )
         )
 
