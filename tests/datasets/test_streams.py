@@ -1,12 +1,14 @@
 """Several files are read at once, in an order that does not depend on timing, and threads end with their consumer."""
 
 import itertools
+import os
 import threading
 from functools import partial
 
 import numpy as np
 import pytest
 
+from refluid.datasets.commands import CommandStream
 from refluid.datasets.feeds import feeds_of
 from refluid.datasets.meter import Meter
 from refluid.datasets.schema import Schema, Slot
@@ -78,6 +80,17 @@ def test_a_consumer_may_leave_while_a_command_is_silent(tmp_path):
     feeds, batches = ids_of(files, pipe_command=command, batch_size=1)
     assert next(batches) == [1]
     feeds.close()
+
+
+def test_a_command_that_was_waited_for_is_not_signalled(tmp_path, monkeypatch):
+    """Its number may be that of another process by then."""
+    (file,) = write(tmp_path, [1])
+    with open(file, "rb", buffering=0) as data:
+        stream = CommandStream("cat", data, "a file")
+        assert stream.readall() == b"1 1\n"
+        monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("signalled"))
+        stream.cancel()
+        stream.close()
 
 
 def test_errors_arrive_after_the_batches_before_them(tmp_path):

@@ -38,6 +38,7 @@ class CommandStream(io.RawIOBase):
         self._command, self._data, self._file = command, data, file
         self._last_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._input_error: BaseException | None = None
+        self._reaping = threading.RLock()  # so that nobody signals a process whose number is free again
         is_file = isinstance(data, io.FileIO)
         self._process = subprocess.Popen(
             [_shell(), "-c", command],
@@ -64,10 +65,23 @@ class CommandStream(io.RawIOBase):
 
     def cancel(self) -> None:
         """Ends the command and everything it started; whoever reads sees the end. For any thread."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        with self._reaping:
+            self._kill_group()
         if isinstance(self._data, CommandStream):
             self._data.cancel()
+
+    def _kill_group(self) -> None:
+        if self._process.returncode is None:  # afterwards another group may have its number
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _wait(self) -> int:
+        """The exit code of the command; what it has left running is ended."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        with self._reaping:
+            self._kill_group()
+            return self._process.wait()
 
     def close(self) -> None:
         """Ends the command if it is still running, and waits for it."""
@@ -75,7 +89,7 @@ class CommandStream(io.RawIOBase):
             return
         super().close()
         self.cancel()
-        self._process.wait()
+        self._wait()
         for thread in self._threads:
             thread.join(_JOIN_TIMEOUT)
         if any(thread.is_alive() for thread in self._threads):
@@ -86,7 +100,7 @@ class CommandStream(io.RawIOBase):
                     stream.close()
 
     def _finish(self) -> None:
-        code = self._process.wait()
+        code = self._wait()
         self._errors_thread.join(_JOIN_TIMEOUT)
         if self._input_error is not None:
             raise self._input_error
