@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from refluid.readers.reader import Reader
 
 Maker = Callable[..., Reader]
+Made = TypeVar("Made", bound=Maker)
 _MAKERS: dict[str, Maker] = {}
 
 
-def makes(type: str) -> Callable[[Maker], Maker]:
+def makes(type: str) -> Callable[[Made], Made]:
     """Registers the decorated function or class for an op: called with the values of its inputs, and its attributes."""
 
-    def register(maker: Maker) -> Maker:
+    def register(maker: Made) -> Made:
         _MAKERS[type] = maker
         return maker
 
