@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from refluid.alignment import ALIGNMENT
 from refluid.datasets.records import Records
 from refluid.datasets.schema import Slot
 from refluid.tensors import LoDTensor
-
-_ALIGNMENT = 64  # of arrays that XLA reads in place
 
 
 def split(chunks: Iterable[Records], size: int, *, drop_last: bool = False) -> Iterator[Records]:
@@ -62,9 +61,9 @@ def _dense(slot: Slot, array: np.ndarray) -> np.ndarray:
 def _allocate(dtypes: list[np.dtype], sizes: list[int]) -> tuple[list[np.ndarray], np.ndarray]:
     """Aligned arrays of these dtypes and sizes, in one piece of memory, and their addresses."""
     lengths = [dtype.itemsize * size for dtype, size in zip(dtypes, sizes, strict=True)]
-    starts = np.cumsum([0, *(-(-length // _ALIGNMENT) * _ALIGNMENT for length in lengths)])
-    memory = np.empty(int(starts[-1]) + _ALIGNMENT, np.uint8)
-    starts += -memory.ctypes.data % _ALIGNMENT
+    starts = np.cumsum([0, *(-(-length // ALIGNMENT) * ALIGNMENT for length in lengths)])
+    memory = np.empty(int(starts[-1]) + ALIGNMENT, np.uint8)
+    starts += -memory.ctypes.data % ALIGNMENT
     arrays = [
         memory[start : start + length].view(dtype)
         for start, length, dtype in zip(starts.tolist(), lengths, dtypes, strict=False)  # the last start is the end

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from refluid.datasets.schema import Slot
+from refluid.datasets.schema import NEGLIGIBLE, Slot
 from refluid.errors import ColumnError
-
-_NEGLIGIBLE = 1e-6  # as in `text_kernel`: smaller floats count as zeros
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Numbers:
 
     def without_zeros(self) -> Numbers:
         """The same without zeros."""
-        kept = self.values != 0 if self.values.dtype == np.int64 else np.abs(self.values) >= _NEGLIGIBLE
+        kept = self.values != 0 if self.values.dtype == np.int64 else np.abs(self.values) >= NEGLIGIBLE
         before = np.concatenate([[0], np.cumsum(kept)])
         return Numbers(self.values[kept], before[self.offsets])
 

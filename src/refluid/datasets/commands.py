@@ -19,10 +19,10 @@ from functools import cache
 from typing import Any
 
 from refluid.errors import PipeCommandError
+from refluid.readers.threads import SLOW_JOIN_TIMEOUT, join, start
 
 _PIPE_SIZE = 1 << 20  # lets the command go on while a chunk is parsed
 _STDERR_LINES = 20  # that an error shows
-_JOIN_TIMEOUT = 5.0  # for a process that left the group of its command and keeps stderr open
 
 
 class CommandStream(io.RawIOBase):
@@ -50,8 +50,8 @@ class CommandStream(io.RawIOBase):
         self._stdout: Any = self._process.stdout
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-        self._errors_thread = _start(self._forward_errors)
-        self._threads = [self._errors_thread] + ([] if is_file else [_start(self._send_input)])
+        self._errors_thread = start("pipe command", self._forward_errors)
+        self._threads = [self._errors_thread] + ([] if is_file else [start("pipe command", self._send_input)])
 
     def readable(self) -> bool:
         return True
@@ -91,7 +91,7 @@ class CommandStream(io.RawIOBase):
         self.cancel()
         self._wait()
         for thread in self._threads:
-            thread.join(_JOIN_TIMEOUT)
+            join(thread, SLOW_JOIN_TIMEOUT)  # a process that left the group may keep stderr open
         if any(thread.is_alive() for thread in self._threads):
             return  # it would wait for the thread that reads
         for stream in (self._process.stdout, self._process.stderr, self._process.stdin, self._data):
@@ -101,7 +101,7 @@ class CommandStream(io.RawIOBase):
 
     def _finish(self) -> None:
         code = self._wait()
-        self._errors_thread.join(_JOIN_TIMEOUT)
+        join(self._errors_thread, SLOW_JOIN_TIMEOUT)
         if self._input_error is not None:
             raise self._input_error
         if code != 0:
@@ -126,12 +126,6 @@ class CommandStream(io.RawIOBase):
         except BaseException as error:  # noqa: BLE001 - raised in the consumer
             self._input_error = error
             self.cancel()
-
-
-def _start(target: Any) -> threading.Thread:
-    thread = threading.Thread(target=target, name="refluid: pipe command", daemon=True)
-    thread.start()
-    return thread
 
 
 @cache

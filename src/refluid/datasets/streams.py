@@ -13,10 +13,9 @@ from typing import Any
 
 from refluid.datasets.records import Records
 from refluid.datasets.sources import AnySource
-from refluid.readers.threads import Channel, Closed
+from refluid.readers.threads import SLOW_JOIN_TIMEOUT, Channel, Closed, join, start
 
 _CHUNKS_AHEAD = 4  # of every file that is open
-_JOIN_TIMEOUT = 5.0  # for a thread inside a slow file system
 
 # Reads a file: (path, what to tell about an open stream) -> records, chunk by chunk.
 Read = Callable[[AnySource, Callable[[Any], None]], Generator[Records]]
@@ -70,8 +69,7 @@ class _FileThread:
         self._iterator = iter(self._chunks)
         self._cancel: Callable[[], None] | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._run, args=(read, path), name=f"refluid: read {path}", daemon=True)
-        self._thread.start()
+        self._thread = start(f"read {path}", self._run, read, path)
 
     def take(self) -> Records | None:
         """The next chunk, or None at the end of the file."""
@@ -82,7 +80,7 @@ class _FileThread:
         self._chunks.close()
         if self._cancel is not None:
             self._cancel()
-        self._thread.join(_JOIN_TIMEOUT)
+        join(self._thread, SLOW_JOIN_TIMEOUT)
 
     def _run(self, read: Read, path: AnySource) -> None:
         chunks = read(path, self._opened)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from refluid.readers.threads import Channel, Closed, _join, _start
+from refluid.readers.threads import Channel, Closed, join, start
 
 
 def merged(sources: Sequence[Callable[[], Iterable[Any]]], threads: int, size: int) -> Iterator[Any]:
@@ -38,10 +38,10 @@ def merged(sources: Sequence[Callable[[], Iterable[Any]]], threads: int, size: i
             if running[0] == 0:
                 items.finish()
 
-    workers = [_start("read", work) for _ in range(threads)]
+    workers = [start("read", work) for _ in range(threads)]
     try:
         yield from items
     finally:
         items.close()
         for worker in workers:
-            _join(worker)
+            join(worker)

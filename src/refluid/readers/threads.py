@@ -16,6 +16,7 @@ from weakref import finalize
 # A thread that is inside the user's reader when the consumer leaves stops as soon as the reader returns; the consumer
 # waits for it at most this long.
 _JOIN_TIMEOUT = 1.0
+SLOW_JOIN_TIMEOUT = 5.0  # for a thread inside of a slow file system, or one that a process keeps waiting
 _END = object()
 
 
@@ -113,7 +114,7 @@ class ReadAhead:
         after: Callable[[], None] | None = None,
     ):
         self._items = Channel(size)
-        thread = _start("read ahead", _fill, self._items, source)
+        thread = start("read ahead", _fill, self._items, source)
         self.close = finalize(self, _end, self._items, thread, before, after)
 
     def take(self, default: Any) -> Any:
@@ -138,7 +139,7 @@ def _end(
     items.close()
     if before is not None:
         before()
-    _join(thread)
+    join(thread)
     if after is not None:
         after()
 
@@ -163,14 +164,14 @@ def map_in_threads(
     """
     arrange = _map_in_order if ordered else _map_as_completed
     channels, jobs, results = arrange(function, source, threads, size)
-    workers = [_start("map", *job) for job in jobs]
+    workers = [start("map", *job) for job in jobs]
     try:
         yield from results
     finally:
         for channel in channels:
             channel.close()
         for worker in workers:
-            _join(worker)
+            join(worker)
 
 
 def _map_in_order(function, source, threads, size):
@@ -235,12 +236,14 @@ def _fill(channel: Channel, source: Callable[[], Iterable[Any]]) -> None:
     channel.finish()
 
 
-def _start(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
+def start(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
+    """Starts a thread that does not keep Python from exiting."""
     thread = threading.Thread(target=target, args=args, name=f"refluid: {name}", daemon=True)
     thread.start()
     return thread
 
 
-def _join(thread: threading.Thread) -> None:
+def join(thread: threading.Thread, timeout: float = _JOIN_TIMEOUT) -> None:
+    """Waits for a thread, but not for long."""
     if thread is not threading.current_thread():  # a forgotten generator may be collected on any thread
-        thread.join(_JOIN_TIMEOUT)
+        thread.join(timeout)

@@ -24,6 +24,7 @@ from refluid.datasets.kernels.numerals import (
     read_id,
     skip_blanks,
 )
+from refluid.datasets.schema import NEGLIGIBLE
 
 IDS, FLOATS, WORD = range(3)  # kinds of slots; of a word, a hash is kept
 SKIP_MALFORMED, DROP_ZEROS = 1, 2  # options, to be combined
@@ -36,9 +37,6 @@ class Report(IntEnum):
     """Where the kernel leaves what it returns. Positions are addresses, of the text or of the records."""
 
     RECORDS, RECORDS_END, TEXT, LINES, PROBLEM, SLOT, PLACE, DETAIL, HARD, LONGER, SKIPPED = range(11)
-
-
-_NEGLIGIBLE = 1e-6  # real Fluid drops smaller floats from sparse slots of data in memory
 
 
 @part
@@ -88,7 +86,7 @@ def _read_floats(p, end, count, q, options, hard, hards):
         value, p, how = read_float(p, end)
         if how == BAD:
             return (FEW_VALUES if load_byte(place) == NEWLINE else NO_FLOAT), p, place, i, q, hards
-        if options & DROP_ZEROS and abs(np.float32(value)) < _NEGLIGIBLE:
+        if options & DROP_ZEROS and abs(np.float32(value)) < NEGLIGIBLE:
             continue
         if how == HARD:
             if hards == len(hard):
