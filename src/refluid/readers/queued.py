@@ -72,7 +72,7 @@ class QueueReader(Reader):
           RuntimeError: a reader around this one has read more than the program.
         """
         for wrapper in _all_around(self):
-            if not (isinstance(wrapper, DoubleBuffer) and wrapper.is_ahead()):
+            if not wrapper.passes_through():
                 raise RuntimeError(
                     f"{self.name}: its position is not known, because {wrapper.name} around it reads before the "
                     "program does; change batches in the generator, as paddle.batch and paddle.reader.shuffle do"
@@ -111,13 +111,12 @@ class DoubleBuffer(WrappingReader):
             ahead.close()
 
     def next(self) -> Batch | None:
-        return self.wrapped.next() if self.is_ahead() else self._begun().take(None)
+        return self.wrapped.next() if self.passes_through() else self._begun().take(None)
 
     def eof(self) -> bool:
-        return self.wrapped.eof() if self.is_ahead() else self._begun().ended()
+        return self.wrapped.eof() if self.passes_through() else self._begun().ended()
 
-    def is_ahead(self) -> bool:
-        """Whether the reader below reads ahead already, so that this one does not."""
+    def passes_through(self) -> bool:
         return isinstance(self.wrapped, QueueReader | DoubleBuffer)
 
     def _begun(self) -> ReadAhead:

@@ -55,5 +55,9 @@ class WrappingReader(Reader):
         self.forget()
         self.wrapped.reset()
 
+    def passes_through(self) -> bool:
+        """Whether this reader takes a batch of the other one only when one is taken from it, and does not change it."""
+        return False
+
     def forget(self) -> None:
         """Drops what was read from the other reader, which is reset afterwards."""
