@@ -11,6 +11,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 # Programs with up to four replicas run on devices of their own, however many cores there are.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
+os.environ.setdefault("CPU_NUM", "1")  # or programs with replicas warn that it is not set
 
 import pytest
 

@@ -98,6 +98,15 @@ def no_thread_is_left():
     assert {thread for thread in threading.enumerate() if thread.name.startswith("refluid")} <= before
 
 
+def test_a_data_parallel_program_trains_on_one_device(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "2")
+    plain, parallel = Model(), Model()
+    plain.train(Batches(feeds()))
+    parallel.main = fluid.CompiledProgram(parallel.main).with_data_parallel(parallel.loss.name)
+    parallel.train(Batches(feeds()))
+    np.testing.assert_array_equal(parallel.parameter(), plain.parameter())
+
+
 def test_a_pass_trains_like_executor_run_on_the_same_batches(capsys):
     batches = feeds(6, last=3)
     fed, passed = Model(), Model()

@@ -191,7 +191,7 @@ class Executor:
           fetch_handler: a `fluid.executor.FetchHandler`, called every few seconds on a thread of its own.
         """
         reports = Reports.of(fetch_list, fetch_info, print_period, debug, fetch_handler)
-        program = self._program(program)
+        program = self._program(_described(program))
         run_dataset(self, "train_from_dataset", program, dataset, scope, thread, reports)
 
     def infer_from_dataset(
@@ -212,7 +212,7 @@ class Executor:
         such as that of metrics, changes as the program says.
         """
         reports = Reports.of(fetch_list, fetch_info, print_period, debug, fetch_handler)
-        program = without_training(self._program(program))
+        program = without_training(self._program(_described(program)))
         run_dataset(self, "infer_from_dataset", program, dataset, scope, thread, reports)
 
     def prepare(self, program: Program, feed: Any, fetches: tuple[str, ...], scope: Scope) -> tuple[StepKey, list[Any]]:
@@ -343,6 +343,11 @@ def _forget_devices() -> None:
 
 
 backend.at_restart(_forget_devices)
+
+
+def _described(program: Any) -> Any:
+    """The program that a CompiledProgram was made of: passes over datasets run it on one device, as in real Fluid."""
+    return getattr(program, "program", program)
 
 
 def _no_step() -> None:
