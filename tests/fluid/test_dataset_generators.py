@@ -70,14 +70,14 @@ def test_types_of_slots_are_noted():
 @pytest.mark.parametrize(
     "sample, expected",
     [
-        ("text", "must be in list or tuple type"),
-        ([(1, [1])], "name<class 'int'> must be in str type"),
-        ([("a", 1)], "elements<class 'int'> must be in list type"),
-        ([("a", (1,))], "elements<class 'tuple'> must be in list type"),
-        ([("a", [])], "the elements of each field can not be empty"),
+        ("text", "a sample must be a list or tuple, not str"),
+        ([(1, [1])], "the name of a slot must be a str, not 1"),
+        ([("a", 1)], "the values of slot a must be a list, not int"),
+        ([("a", (1,))], "the values of slot a must be a list, not tuple"),
+        ([("a", [])], "slot a has no values"),
         ([("a", ["x"])], "the elements of a must be numbers, but there is 'x'"),
-        ([("b", [1])], "not match: require<a>, get<b>"),
-        ([("a", [1]), ("b", [1])], "inconsistent: 1 slots, then 2"),
+        ([("b", [1])], "in the same order: expected a, got b"),
+        ([("a", [1]), ("b", [1])], "the first has 1, this one 2"),
     ],
 )
 def test_samples_that_do_not_fit_are_explained(sample, expected):
@@ -88,13 +88,13 @@ def test_samples_that_do_not_fit_are_explained(sample, expected):
 
 
 def test_a_generator_must_define_its_samples():
-    with pytest.raises(NotImplementedError, match="Please rewrite this function"):
+    with pytest.raises(NotImplementedError, match="MultiSlotDataGenerator must define generate_sample"):
         MultiSlotDataGenerator().generate_sample("1")
-    with pytest.raises(ValueError, match="must be in list or tuple type"):
+    with pytest.raises(ValueError, match="a sample must be a list or tuple, not str"):
         MultiSlotStringDataGenerator()._gen_str("text")
-    with pytest.raises(ValueError, match="line_limit can not less than 1"):
+    with pytest.raises(ValueError, match="line_limit must be at least 1, not 0"):
         Numbers()._set_line_limit(0)
-    with pytest.raises(ValueError, match="line_limit<class 'str'> must be in int type"):
+    with pytest.raises(ValueError, match="line_limit must be an int, not str"):
         Numbers()._set_line_limit("1")
 
 

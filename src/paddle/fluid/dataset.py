@@ -123,7 +123,7 @@ class DatasetBase:
     def slots_shuffle(self, slots: Sequence[str]) -> None:
         """Exchanges the values of slots among samples in memory; raises if they are not there."""
         raise NotImplementedError(
-            f"{self._name} does not support slots shuffle, please use InMemoryDataset for slots_shuffle"
+            f"{self._name} reads a stream, which cannot be shuffled; use an InMemoryDataset for slots_shuffle"
         )
 
     def desc(self) -> str:
@@ -266,13 +266,13 @@ class QueueDataset(DatasetBase):
     def local_shuffle(self) -> None:
         """Raises: a stream cannot be shuffled."""
         raise NotImplementedError(
-            f"{self._name} does not support local shuffle, please use InMemoryDataset for local_shuffle"
+            f"{self._name} reads a stream, which cannot be shuffled; use an InMemoryDataset for local_shuffle"
         )
 
     def global_shuffle(self, fleet: Any = None) -> None:
         """Raises: a stream cannot be shuffled."""
         raise NotImplementedError(
-            f"{self._name} does not support global shuffle, please use InMemoryDataset for global_shuffle"
+            f"{self._name} reads a stream, which cannot be shuffled; use an InMemoryDataset for global_shuffle"
         )
 
     def _feeds(self, threads: int, meter: Meter, skip: int, drop_last: bool) -> Generator[Feed]:

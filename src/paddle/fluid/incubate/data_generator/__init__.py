@@ -20,7 +20,7 @@ import numpy as np
 
 __all__ = ["MultiSlotDataGenerator", "MultiSlotStringDataGenerator"]
 
-_EXAMPLE = "[(name, [feasign, ...]), ...] or ((name, [feasign, ...]), ...)"
+_EXAMPLE = "[('words', [1926, 8, 17]), ('label', [1])]"
 
 # A sample: (name of a slot, its values) for every slot.
 Sample = Sequence[tuple[str, Sequence[Any]]]
@@ -36,9 +36,9 @@ class DataGenerator:
 
     def _set_line_limit(self, line_limit: int) -> None:
         if not isinstance(line_limit, int):
-            raise ValueError(f"line_limit{type(line_limit)} must be in int type")
+            raise ValueError(f"line_limit must be an int, not {type(line_limit).__name__}")
         if line_limit < 1:
-            raise ValueError("line_limit can not less than 1")
+            raise ValueError(f"line_limit must be at least 1, not {line_limit}")
         self._line_limit = line_limit
 
     def set_batch(self, batch_size: int) -> None:
@@ -55,7 +55,9 @@ class DataGenerator:
 
     def generate_sample(self, line: str | None) -> Callable[[], Iterable[Sample | None]]:
         """Returns a function that generates the samples of a line; a subclass must define it. None is left out."""
-        raise NotImplementedError(f"Please rewrite this function to return a list or tuple: {_EXAMPLE}")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define generate_sample, whose result generates samples such as {_EXAMPLE}"
+        )
 
     def generate_batch(self, samples: list[Sample]) -> Callable[[], Iterable[Sample]]:
         """Returns a function that generates the samples to print for some samples; by default, the same."""
@@ -66,7 +68,9 @@ class DataGenerator:
         return generate
 
     def _gen_str(self, line: Sample) -> str:
-        raise NotImplementedError("pls use MultiSlotDataGenerator or PairWiseDataGenerator")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how samples are written; derive it from MultiSlotDataGenerator"
+        )
 
     def _write(self, samples: Iterable[Sample | None]) -> None:
         batch: list[Sample] = []
@@ -104,8 +108,7 @@ class MultiSlotDataGenerator(DataGenerator):
             self._proto_info = [(name, "uint64") for name, _ in line]
         elif len(line) != len(self._proto_info):
             raise ValueError(
-                "the complete field set of two given line are inconsistent: "
-                f"{len(self._proto_info)} slots, then {len(line)}"
+                f"all samples must have the same slots: the first has {len(self._proto_info)}, this one {len(line)}"
             )
         return " ".join([self._slot_text(index, name, values) for index, (name, values) in enumerate(line)]) + "\n"
 
@@ -114,7 +117,7 @@ class MultiSlotDataGenerator(DataGenerator):
         _check_slot(name, values)
         expected, kind = self._proto_info[index]
         if name != expected:
-            raise ValueError(f"the field name of two given line are not match: require<{expected}>, get<{name}>.")
+            raise ValueError(f"all samples must have the same slots in the same order: expected {expected}, got {name}")
         for value in values:
             if not isinstance(value, Number):
                 raise ValueError(f"the elements of {name} must be numbers, but there is {value!r}")
@@ -125,13 +128,13 @@ class MultiSlotDataGenerator(DataGenerator):
 
 def _check_sample(line: Any, example: str) -> None:
     if not isinstance(line, list | tuple):
-        raise ValueError(f"the output of process() must be in list or tuple type, for example: {example}")
+        raise ValueError(f"a sample must be a list or tuple, not {type(line).__name__}; for example {example}")
 
 
 def _check_slot(name: Any, values: Any) -> None:
     if not isinstance(name, str):
-        raise ValueError(f"name{type(name)} must be in str type")
+        raise ValueError(f"the name of a slot must be a str, not {name!r}")
     if not isinstance(values, list):
-        raise ValueError(f"elements{type(values)} must be in list type")
+        raise ValueError(f"the values of slot {name} must be a list, not {type(values).__name__}")
     if not values:
-        raise ValueError("the elements of each field can not be empty, you need padding it in process().")
+        raise ValueError(f"slot {name} has no values; every slot needs at least one, such as a padding id")
