@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from refluid.datasets.schema import NEGLIGIBLE, Slot
+from refluid.datasets.kernels import NEGLIGIBLE
+from refluid.datasets.schema import Slot
 from refluid.errors import ColumnError
 
 

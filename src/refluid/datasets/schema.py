@@ -14,7 +14,6 @@ from refluid.ir.vartype import as_numpy
 
 _IDS, _FLOATS, _WORD = range(3)  # as the kernels number them
 LINE_ID, CONTENT = "the id of the line", "the content of the line"  # names of words
-NEGLIGIBLE = 1e-6  # real Fluid drops smaller floats from sequences in memory
 _DTYPES = (np.dtype(np.int64), np.dtype(np.float32))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cluster import fleet_job
-from cluster.fleet_job import RATE, STEPS, batch
+from cluster import collective_fleet_job
+from cluster.collective_fleet_job import RATE, STEPS, batch
 
 
 def gradient(w, x, y):
@@ -30,14 +30,14 @@ def closed_form(start, interval):
 
 
 def test_processes_follow_the_closed_form_of_their_mode(tmp_path):
-    script = Path(fleet_job.__file__)
+    script = Path(collective_fleet_job.__file__)
     command = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", str(script), "checkpoints"]
     variables = {**os.environ, "CPU_NUM": "1", "XLA_FLAGS": ""}
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     logs = [(tmp_path / f"mylog/workerlog.{rank}").read_text() for rank in range(2)]
     first, second = (json.loads(re.findall(r"^result (.*)$", log, re.M)[0]) for log in logs)
-    for mode in fleet_job.MODES:
+    for mode in collective_fleet_job.MODES:
         expected = closed_form(first[mode][0], 2 if mode == "local_sgd" else None)
         np.testing.assert_allclose([first[mode][1:], second[mode][1:]], expected, rtol=1e-5, atol=1e-6, err_msg=mode)
         assert [path.name for path in (tmp_path / "checkpoints" / mode).iterdir()] == ["__paddle_fleet_checkpoint__.0"]

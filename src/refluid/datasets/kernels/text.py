@@ -10,6 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from refluid.datasets.kernels import NEGLIGIBLE
 from refluid.datasets.kernels.compiled import kernel, load_byte, part, store_byte, store_float32, store_int64
 from refluid.datasets.kernels.counts import size_of, write_count
 from refluid.datasets.kernels.numerals import (
@@ -24,7 +25,6 @@ from refluid.datasets.kernels.numerals import (
     read_id,
     skip_blanks,
 )
-from refluid.datasets.schema import NEGLIGIBLE
 
 IDS, FLOATS, WORD = range(3)  # kinds of slots; of a word, a hash is kept
 SKIP_MALFORMED, DROP_ZEROS = 1, 2  # options, to be combined
