@@ -17,7 +17,7 @@ import paddle.fluid as fluid
 from paddle.fluid.incubate.fleet.base.role_maker import Role, UserDefinedRoleMaker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import DistributedTranspiler, StrategyFactory
 
-WORKERS, BATCH, BATCHES, PASSES, ROWS = 2, 8, 3, 2, 20
+WORKERS, BATCH, BATCHES, PASSES, ROWS = 2, 8, 3, 4, 20
 
 MODES = {
     "sync": StrategyFactory.create_sync_strategy,

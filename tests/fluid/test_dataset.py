@@ -265,11 +265,11 @@ def test_calls_in_the_wrong_order_are_explained():
     for method in (memory.local_shuffle, memory.global_shuffle, memory.feeds):
         with pytest.raises(RuntimeError, match="nothing is in memory"):
             method()
-    with pytest.raises(NotImplementedError, match="QueueDataset does not support local shuffle"):
+    with pytest.raises(NotImplementedError, match="QueueDataset reads a stream, which cannot be shuffled"):
         queue.local_shuffle()
-    with pytest.raises(NotImplementedError, match="QueueDataset does not support global shuffle"):
+    with pytest.raises(NotImplementedError, match="QueueDataset reads a stream, which cannot be shuffled"):
         queue.global_shuffle()
-    with pytest.raises(NotImplementedError, match="QueueDataset does not support slots shuffle"):
+    with pytest.raises(NotImplementedError, match="QueueDataset reads a stream, which cannot be shuffled"):
         queue.slots_shuffle(["ids"])
 
 
