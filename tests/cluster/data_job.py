@@ -106,7 +106,7 @@ def run(case, role, number, endpoints, folder):
         test = main.clone(for_test=True)
         if way == "inner_pyreader":
             reader = fluid.io.PyReader(inputs, capacity=2, iterable=False)
-        fleet.distributed_optimizer(fluid.optimizer.SGD(0.5), MODES[mode]()).minimize(loss)
+        fleet.distributed_optimizer(fluid.optimizer.SGD(0.2), MODES[mode]()).minimize(loss)
         if fleet.is_server():
             fleet.init_server()
             fleet.run_server()
