@@ -27,6 +27,7 @@ GRACE = 5.0  # seconds that this process has to raise the error before it is end
 _VERDICT = 10.0  # seconds after a failed collective until it is known who has failed
 _CONNECT_EVERY = 0.2
 _REMIND_EVERY = 5.0
+_REFUSED = 30.0  # seconds to be refused by whatever is at the first endpoint; a job that ends there takes less
 
 
 class Group:
@@ -166,11 +167,19 @@ class Group:
     def _connect(self, deadline: float) -> socket.socket:
         host, _, port = self.endpoints[0].rpartition(":")
         began = reminded = time.monotonic()
+        refused: float | None = None  # since when something is there that does not take this rank
         while True:
             try:
                 return self._say_hello(socket.create_connection((host.strip("[]"), int(port)), timeout=SILENCE))
             except OSError as error:
                 now, reason = time.monotonic(), error.strerror or error
+                if isinstance(error, _RefusedError):
+                    refused = refused or now
+                    if now - refused >= error.retry_for:
+                        problem = f"is not there: {error}; is the port that of another program or job?"
+                        raise RankError(self.rank, 0, self.endpoints[0], problem) from error
+                else:
+                    refused = None
                 if now - began > deadline:
                     problem = f"cannot be reached for {now - began:.0f} s: {reason}"
                     raise RankError(self.rank, 0, self.endpoints[0], problem) from error
@@ -183,15 +192,21 @@ class Group:
         """The connection, if the hub takes this rank.
 
         Raises:
-          OSError: it does not yet: it may be the one of a job that is just ending.
+          _RefusedError: whatever is there does not: a stranger, or the hub of a job that is just ending.
         """
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         hello = {"rank": self.rank, "endpoint": self.endpoints[self.rank], "endpoints": self.endpoints}
         try:
             connection.sendall(encode({"hello": hello}))
-            if connection.recv(len(TAKEN), socket.MSG_WAITALL) == TAKEN:
+            answer = connection.recv(len(TAKEN), socket.MSG_WAITALL)
+            if answer == TAKEN:
                 return connection
-            raise OSError("it does not take this rank")
+            if answer:
+                raise _RefusedError("what listens there speaks another protocol", retry_for=0)
+            raise _RefusedError("what listens there closes the connection", retry_for=_REFUSED)
+        except TimeoutError as error:
+            connection.close()
+            raise _RefusedError(f"what listens there says nothing for {SILENCE:.0f} s", retry_for=0) from error
         except OSError:
             connection.close()
             raise
@@ -268,6 +283,14 @@ class Group:
         print(f"RankError: {self.failure}; ending this process", file=sys.stderr, flush=True)
         sys.stdout.flush()
         self._end_process(1)
+
+
+class _RefusedError(OSError):
+    """Something listens at the first endpoint that does not take this rank; worth ``retry_for`` seconds."""
+
+    def __init__(self, problem: str, retry_for: float):
+        super().__init__(problem)
+        self.retry_for = retry_for
 
 
 def _is_of_a_collective(error: Exception) -> bool:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from refluid.runtime.collective.lines import Lines, Message, encode
 from refluid.runtime.collective.roster import Patience, Reply, Roster
@@ -99,19 +100,20 @@ class Hub:
             return self._roster.fail(rank, message["failed"])
         return self._roster.leave(rank, now)
 
-    def _meet(self, peer: _Peer, hello: Message | None, now: float) -> list[Reply]:
-        if hello is None:  # not one of ours
+    def _meet(self, peer: _Peer, hello: Any, now: float) -> list[Reply]:
+        try:
+            rank, endpoint, endpoints = hello["rank"], str(hello["endpoint"]), list(map(str, hello["endpoints"]))
+        except (KeyError, TypeError):  # not one of ours
             self._close(peer)
             return []
-        rank = hello["rank"]
         if self._roster.has_left(rank):  # it has left this job, and comes for the next one
             self._close(peer)
             return []
         with contextlib.suppress(OSError):
             peer.socket.sendall(TAKEN)
-        refusal = self._roster.refusal(rank, hello["endpoints"])
+        refusal = self._roster.refusal(rank, endpoints)
         if refusal is not None or self._roster.verdict is not None:
-            end = self._roster.verdict or {"rank": rank, "endpoint": hello["endpoint"], "problem": refusal}
+            end = self._roster.verdict or {"rank": rank, "endpoint": endpoint, "problem": refusal}
             with contextlib.suppress(OSError):
                 peer.socket.sendall(encode({"end": end}))
             self._close(peer)

@@ -1,5 +1,6 @@
 """Ranks that are threads of one process, without JAX: they connect, agree, leave and hear of each other's end."""
 
+import contextlib
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -123,11 +124,49 @@ def test_an_unreachable_rank_0_is_named():
             Group(endpoints, 1, deadline=0.1)
 
 
-def test_strangers_are_ignored():
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 400 Bad Request", "speaks another protocol"),
+        (b"", "closes the connection"),
+        (None, "says nothing for 0 s"),
+    ],
+)
+def test_a_stranger_at_the_endpoint_of_rank_0_is_an_error_long_before_the_deadline(monkeypatch, answer, problem):
+    monkeypatch.setattr(groups, "_REFUSED", 0.5)
+    monkeypatch.setattr(groups, "SILENCE", 0.3)
+    server = socket.create_server(("127.0.0.1", 0))
+    kept = []
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                kept.append(server.accept()[0])
+                kept[-1].recv(1 << 16)
+                if answer is not None:
+                    kept[-1].sendall(answer)
+                    kept[-1].close()
+
+    stranger = threading.Thread(target=serve)
+    stranger.start()
+    first = f"127.0.0.1:{server.getsockname()[1]}"
+    try:
+        error = problem_of(Group, [first, "127.0.0.1:1"], 1, 600)
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        stranger.join()
+        for connection in kept:
+            connection.close()
+    assert str(error).startswith(f"rank 0 at {first} is not there: what listens there {problem}")
+
+
+@pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b'{"hello": {"rank": 0}}', b'{"hello": 5}', b"[]"])
+def test_strangers_are_ignored(line):
     with ranks(2) as (members, everybody, _):
         host, port = members[0].endpoints[0].split(":")
         with socket.create_connection((host, int(port))) as stranger:
-            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            stranger.sendall(line + b"\r\n\r\n")
             assert stranger.recv(10) == b""
         everybody(lambda member: member.agree("program", ["mul"]))
 
