@@ -110,6 +110,16 @@ def test_a_collective_job_has_one_process_per_device(run):
     assert set(pick(seen, "PADDLE_TRAINER_ENDPOINTS").values()) == {(both,)}
 
 
+def test_options_may_follow_a_word_that_is_no_script_as_in_fluids_guide(run):
+    code, seen, _, _ = run("launch", "train.py", "--gpus", "2", "--log_dir", "logs", PADDLE_NUM_TRAINERS="1")
+    assert code == 0
+    assert pick(seen, "FLAGS_selected_gpus", "PADDLE_TRAINER_ID") == {
+        "workerlog.0": ("0", "0"),
+        "workerlog.1": ("1", "1"),
+    }
+    assert all(arguments == ["--epochs", "3"] for arguments, _ in seen.values())
+
+
 def test_a_collective_job_of_several_nodes(run):
     nodes = ["--cluster_node_ips", "127.0.0.1,127.0.0.2", "--node_ip", "127.0.0.2", "--started_port", "16070"]
     code, seen, _, _ = run("launch", *nodes, "--nproc_per_node", "2", "--log_dir", "logs", PADDLE_NUM_TRAINERS="2")

@@ -35,7 +35,13 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--nproc_per_node", type=int, help="how many processes on a node without GPUs (default 1)")
     parser.add_argument("--log_level", type=int, default=logging.INFO, help="accepted; the launcher has one level")
     parser.set_defaults(log_dir="mylog")
-    return parser.parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    args = parser.parse_args(arguments)
+    if args.training_script_args[:1] == ["--gpus"] and not Path(args.training_script).is_file():
+        # Fluid's guide writes a word before the options: launch train.py --gpus 2 entry.py
+        arguments.remove(args.training_script)
+        args = parser.parse_args(arguments)
+    return args
 
 
 def launch(args: argparse.Namespace) -> int:
