@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -128,29 +127,3 @@ def use_statistics_of_all(program: Program) -> None:
         if op.type in ("batch_norm", "batch_norm_grad"):
             op.type = f"sync_{op.type}"
     program.changed()
-
-
-def optimizer_state(program: Program, replicas: int, parameters: Container[str] | None = None) -> frozenset[str]:
-    """The state of optimizers that has the shape of its parameter, with rows that can be shared out evenly.
-
-    Args:
-      parameters: only the state of these; by default that of all.
-    """
-    block = program.global_block()
-    readers: dict[str, list[Operator]] = {}
-    for op in (op for each in program.blocks for op in each.ops):
-        for name in op.input_arg_names:
-            readers.setdefault(name, []).append(op)
-    found = set()
-    for op in block.ops:
-        if not (op.role & OpRole.Optimize and op.input("Param") and op.definition.slices == "rows"):
-            continue
-        param = block.var(op.input("Param")[0])
-        if parameters is not None and param.name not in parameters:
-            continue
-        states = [name for name in op.input_arg_names if name not in (*op.input("Param"), *op.input("Grad"))]
-        rows = param.shape[0] if param.shape else 0
-        # An array of one element, such as a learning rate, must not look like a share of the rows.
-        if rows > replicas and rows % replicas == 0 and block.var(op.input("Grad")[0]).type == param.type:
-            found |= {name for name in states if block.var(name).shape == param.shape and readers[name] == [op]}
-    return frozenset(found)

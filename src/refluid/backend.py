@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax._src import xla_bridge
 from jax.extend.backend import clear_backends
-from jax.sharding import Sharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
 _ASYNC_DISPATCH = "jax_cpu_enable_async_dispatch"
 # What XLA leaves to YNNPACK: by default matrix products, of which it computes the smaller ones on one core only.
@@ -107,9 +107,8 @@ class Target:
         """Identifies what steps are compiled for."""
         return self.device
 
-    @property
-    def shared_out(self) -> Target:
-        """Where state is of which each replica holds some rows."""
+    def placed(self, partition: PartitionSpec) -> Target:
+        """Where state is that devices share out like this; see `refluid.meshes`."""
         return self
 
     def compiler_options(self, shares_products: bool) -> dict[str, str]:

@@ -34,9 +34,10 @@ class Replicas(Target):
 
 @dataclass(frozen=True)
 class MeshTarget(Replicas):
-    """The devices of a mesh, one replica on each; ``device`` is the first one of this process.
+    """The devices of a mesh, a replica for each index of its axis `AXIS`; ``device`` is the first of this process.
 
-    State is replicated: every device holds its own copy, and the scope reads that of the first.
+    State is replicated: every device holds its own copy, and the scope reads that of the first. Along further axes,
+    the devices of a replica share its state and its work.
     """
 
     mesh: Mesh
@@ -44,7 +45,12 @@ class MeshTarget(Replicas):
 
     @property
     def replicas(self) -> int:
-        return self.mesh.size
+        return self.mesh.shape[AXIS]
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether several devices share the work of a replica."""
+        return self.mesh.size > self.replicas
 
     @property
     def key(self) -> Any:
@@ -60,20 +66,15 @@ class MeshTarget(Replicas):
 
     @cached_property
     def _local(self) -> int:
-        return len(self.mesh.local_devices)
+        return len(self.mesh.local_devices) * self.replicas // self.mesh.size
 
     @cached_property
     def split(self) -> NamedSharding:
         """The sharding of a value whose rows are split over the replicas."""
         return NamedSharding(self.mesh, PartitionSpec(AXIS))
 
-    @cached_property
-    def _shared_out(self) -> MeshTarget:
-        return replace(self, sharding=self.split)
-
-    @property
-    def shared_out(self) -> MeshTarget:
-        return self._shared_out
+    def placed(self, partition: PartitionSpec) -> MeshTarget:
+        return replace(self, sharding=NamedSharding(self.mesh, partition))
 
     def move(self, values: Any) -> Any:
         """A tree of values with a copy of every array on each device."""
@@ -114,12 +115,18 @@ class SharedDevice(Replicas):
 
 def mesh_target(devices: Sequence[Device]) -> MeshTarget:
     """The target of a step with one replica on each of these devices."""
-    return _mesh_target(tuple(devices))
+    return _mesh_target(Mesh(np.array(devices), (AXIS,)))
+
+
+def divided_target(mesh: Mesh, axes: Sequence[str]) -> MeshTarget:
+    """The target of a step with replicas along all axes of a mesh but these, along which devices share a replica."""
+    order = [*(name for name in mesh.axis_names if name not in axes), *axes]
+    devices = mesh.devices.transpose([mesh.axis_names.index(name) for name in order])
+    return _mesh_target(Mesh(devices.reshape(-1, *(mesh.shape[name] for name in axes)), (AXIS, *axes)))
 
 
 @cache
-def _mesh_target(devices: tuple[Any, ...]) -> MeshTarget:
-    mesh = Mesh(np.array(devices), (AXIS,))
+def _mesh_target(mesh: Mesh) -> MeshTarget:
     here = mesh.local_devices[0]
     return MeshTarget(here, NamedSharding(mesh, PartitionSpec()), here.platform == "cpu", mesh)
 

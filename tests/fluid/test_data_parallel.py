@@ -1,5 +1,6 @@
 """Several devices train as one does on the whole batch."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -47,7 +48,7 @@ def batches(model, steps):
     random = np.random.RandomState(1)
     for _ in range(steps):
         y = random.rand(BATCH, 1).astype("float32")
-        if model is not sparse_sequences:
+        if model not in (sparse_sequences, embedded_words):
             yield {"x": random.rand(BATCH, 6).astype("float32"), "y": y}
             continue
         lengths = random.randint(1, 5, BATCH).tolist()
@@ -55,8 +56,11 @@ def batches(model, steps):
         yield {"words": fluid.create_lod_tensor(words, [lengths], fluid.CPUPlace()), "y": y}
 
 
-def train(model, devices, steps=5, strategy=None):
-    """Fetched losses of all steps, and the parameters afterwards; on one device if ``devices`` is None."""
+def train(model, devices, steps=5, strategy=None, partitions=None):
+    """Fetched losses of all steps, and the parameters afterwards.
+
+    ``devices``: how many, or a mesh; None for a program that is not data-parallel.
+    """
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 7
     with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
@@ -64,9 +68,12 @@ def train(model, devices, steps=5, strategy=None):
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(startup)
         program = main
+        if partitions is not None:
+            refluid.shard_parameters(main, partitions)
         if devices is not None:
+            places = fluid.cpu_places(devices) if isinstance(devices, int) else devices
             program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(devices)
+                loss_name=loss.name, build_strategy=strategy, places=places
             )
         losses = [exe.run(program, feed=feed, fetch_list=[loss])[0] for feed in batches(model, steps)]
         return losses, [np.array(fluid.global_scope().find_var(p.name).get_tensor()) for p in main.all_parameters()]
@@ -308,8 +315,6 @@ def shard_sizes(name):
 
 @pytest.mark.parametrize("model", [adam, sparse_sequences])
 def test_devices_share_out_parameters_on_a_mesh_of_the_users(model):
-    import jax
-
     loss, main = model(), fluid.default_main_program()
     main.random_seed = fluid.default_startup_program().random_seed = 7
     name = main.all_parameters()[0].name
@@ -327,6 +332,55 @@ def test_devices_share_out_parameters_on_a_mesh_of_the_users(model):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def embedded_words():
+    """Parameters whose rows or columns can be cut in two: a table with sparse gradients, and matrices."""
+    words, y = fluid.layers.data("words", [1], dtype="int64", lod_level=1), fluid.layers.data("y", [1])
+    pooled = fluid.layers.sequence_pool(fluid.layers.embedding(words, [20, 4], is_sparse=True), "sum")
+    hidden = fluid.layers.batch_norm(fluid.layers.fc(pooled, 64, act="tanh"))
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
+    fluid.optimizer.Momentum(0.002, 0.9).minimize(loss)
+    return loss
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_devices_along_an_axis_of_the_users_mesh_share_a_replica(replicas):
+    devices = np.array(jax.devices("cpu")[: 2 * replicas])
+    mesh = jax.sharding.Mesh(devices.reshape(2, replicas), ("model", "data"))
+    row = jax.sharding.PartitionSpec("model")
+    partitions = {"embedding_0.w_0": row, "fc_0.w_0": (None, "model"), "fc_1.w_0": row}
+    found = [
+        train(embedded_words, replicas),
+        train(embedded_words, mesh, partitions=partitions),
+    ]
+    jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5), *found)
+
+
+def test_no_device_holds_the_whole_of_a_parameter_that_is_cut():
+    x = fluid.layers.data("x", [64])
+    hidden = fluid.layers.fc(fluid.layers.fc(x, 4096, act="relu", bias_attr=False), 64, bias_attr=False)
+    loss = fluid.layers.mean(hidden)
+    fluid.optimizer.Adam(0.01).minimize(loss)
+    main, exe = fluid.default_main_program(), fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    refluid.shard_parameters(main, {"fc_0.w_0": (None, "model"), "fc_1.w_0": ("model",)})
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:4]), ("model",))
+    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=mesh)
+    feed = {"x": np.ones((2, 64), "float32")}
+    exe.run(program, feed=feed, fetch_list=[loss])
+    moment = next(name for name in main.global_block().vars if name.startswith("fc_1.w_0_moment"))
+    assert shard_sizes("fc_0.w_0") == [(64, 1024)] * 4 and shard_sizes(moment) == [(1024, 64)] * 4
+    steps = program._program_to_run().lowered.steps
+    compiled = steps.get(*steps)
+    (function,) = compiled.pieces[0]._functions.values()
+    step = compiled.bound[fluid.global_scope()]
+    state = [holder.value for holder in step._mutable]
+    others = [feed["x"] if holder is None else holder.value for _, holder in step._others]
+    memory = function.call.lower(state, others, None).compile().memory_analysis()
+    state_of_a_device = 2 * 3 * 64 * 4096 * 4 / 4  # two matrices, each with two moments
+    assert memory.argument_size_in_bytes < 1.1 * state_of_a_device
+    assert memory.temp_size_in_bytes < 64 * 4096 * 4  # less than one matrix
+
+
 def test_parameters_that_cannot_be_shared_out_are_named():
     loss, main = sgd(), fluid.default_main_program()
     with pytest.raises(ValueError, match="has no parameter other"):
@@ -335,4 +389,15 @@ def test_parameters_that_cannot_be_shared_out_are_named():
     with pytest.raises(ValueError, match=r"fc_0.b_0 has shape \[5\]; its rows cannot be divided evenly among 2"):
         two_devices(main, loss_name=loss.name)._program_to_run()
     refluid.shard_parameters(main)
-    assert two_devices(main, loss_name=loss.name)._program_to_run().shared_out == {"fc_0.w_0"}
+    assert two_devices(main, loss_name=loss.name)._program_to_run().partitions == {"fc_0.w_0": ("replicas",)}
+    for partition, problem in (
+        (("model",), "it is cut along the axis 'model', which the mesh does not have; give one as places"),
+        (("replicas", None, None), r"has shape \[6, 5\], but a partition of 3 dims"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            refluid.shard_parameters(main, {"fc_0.w_0": partition})
+            two_devices(main, loss_name=loss.name)._program_to_run()
+    refluid.shard_parameters(main, {"fc_0.w_0": (None, "model")})
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:2]), ("model",))
+    with pytest.raises(ValueError, match=r"fc_0.w_0 has shape \[6, 5\]; its dims cannot be divided evenly among 2"):
+        fluid.CompiledProgram(main).with_data_parallel(loss.name, places=mesh)._program_to_run()

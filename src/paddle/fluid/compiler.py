@@ -11,10 +11,11 @@ from jax.sharding import Mesh
 
 from refluid.ir import OpRole, Program
 from refluid.jobs import is_of_job, job_target, join, meets_others
-from refluid.meshes import mesh_target
+from refluid.meshes import MeshTarget, divided_target
+from refluid.ops.core.replicas import AXIS
 from refluid.places import default_places, replica_devices, replica_target
-from refluid.sharding import shared_out
-from refluid.transpiler.data_parallel import LossScale, ReduceGradients, optimizer_state, use_statistics_of_all
+from refluid.sharding import axes_of_partitions, partitions
+from refluid.transpiler.data_parallel import LossScale, ReduceGradients, use_statistics_of_all
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 
@@ -140,8 +141,9 @@ class CompiledProgram:
           exec_strategy: has no effect: XLA schedules operators.
           share_vars_from: another data-parallel program, whose variables are used. Programs share the variables of the
             scope they run in anyway.
-          places: one for each replica, or a `jax.sharding.Mesh` with a replica on each device; by default all GPUs or,
-            without any, as many CPU devices as CPU_NUM says when the program runs first.
+          places: one for each replica, or a `jax.sharding.Mesh` with a replica on each device (see
+            `refluid.shard_parameters` for several devices of one replica); by default all GPUs or, without any, as many
+            CPU devices as CPU_NUM says when the program runs first.
         """
         if self._is_data_parallel:
             raise AssertionError("with_data_parallel has already been called on this program")
@@ -173,24 +175,24 @@ class CompiledProgram:
     def _replicate(self) -> Program:
         self._check_arguments()
         program, target = self._program, self._target()
-        if target.replicas == 1 or meets_others(program):
+        divided = isinstance(target, MeshTarget) and target.is_divided
+        if (target.replicas == 1 and not divided) or meets_others(program):
             return program
         scale = LossScale(int(self._strategy.gradient_scale_strategy))
         copy = ReduceGradients(target.replicas, self._loss_name, scale).apply(program)
         if self._strategy.sync_batch_norm:
             use_statistics_of_all(copy)
         copy.uid, copy.target = program.uid, target  # they share the program's random numbers
-        copy.shared_out = self._shared_out(copy, target)
+        copy.partitions = self._partitions(copy, target)
         return copy
 
-    def _shared_out(self, program: Program, target: Any) -> frozenset[str]:
-        """State of which each device holds some rows; files would need those of other processes."""
+    def _partitions(self, program: Program, target: Any) -> dict[str, Any]:
+        """How devices share out state; those of several processes do not, because files would need all of it."""
         if target.local < target.replicas:
-            return frozenset()
-        devices = target.replicas
-        parameters = shared_out(self._program, devices)
+            return {}
+        sizes = dict(target.mesh.shape) if isinstance(target, MeshTarget) else {AXIS: target.replicas}
         reduces = self._strategy.reduce_strategy == BuildStrategy.ReduceStrategy.Reduce
-        return parameters | optimizer_state(program, devices, None if reduces else parameters)
+        return partitions(program, sizes, reduces=reduces)
 
     def _check_arguments(self) -> None:
         other = self._share_vars_from
@@ -205,7 +207,7 @@ class CompiledProgram:
         if self._places is None:
             self._places = default_places()
         if isinstance(self._places, Mesh):
-            return mesh_target(tuple(self._places.devices.flat))
+            return divided_target(self._places, axes_of_partitions(self._program))
         places = self._places if isinstance(self._places, list | tuple) else [self._places]
         if not is_of_job(self._program) and self._strategy.num_trainers == 1:
             return replica_target(places)

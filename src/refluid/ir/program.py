@@ -35,7 +35,7 @@ class Program:
         self._parameters_on_pservers: Any = None
         self._is_test = False
         self.target: Any = None  # the devices that run it, if not the executor's (refluid.meshes); never copied
-        self.shared_out: frozenset[str] = frozenset()  # state of which each replica holds some rows
+        self.partitions: dict[str, tuple[Any, ...]] = {}  # how devices share out state (refluid.sharding)
         self.lowered: Any = None  # what the lowering keeps of this program (refluid.lowering.lowered); never copied
 
     def __getstate__(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Program:
         copy.current_block_idx = self.current_block_idx
         for field in ("_seed", "_op_role", "_is_distributed", "_is_chief", "_parameters_on_pservers", "_is_test"):
             setattr(copy, field, getattr(self, field))
-        copy.shared_out = self.shared_out
+        copy.partitions = dict(self.partitions)
         copy._op_role_var = list(self._op_role_var)
         copy._trainers_endpoints, copy._trainer_id = list(self._trainers_endpoints), self._trainer_id
         copy.changed()

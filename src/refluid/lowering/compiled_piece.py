@@ -146,8 +146,10 @@ class PieceFunction:
 
     @property
     def _uses_kernels(self) -> bool:
-        # A kernel has no form for replicas that share a device.
-        return self._target.is_cpu and not self._options.eager and not isinstance(self._target, SharedDevice)
+        # A kernel has no form for replicas that share a device, nor for devices that share a replica.
+        target = self._target
+        divided = isinstance(target, SharedDevice) or (isinstance(target, MeshTarget) and target.is_divided)
+        return target.is_cpu and not self._options.eager and not divided
 
     def _context(self, key_data: Any) -> Context:
         context = Context(

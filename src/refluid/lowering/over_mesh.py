@@ -1,7 +1,7 @@
 """Compiled pieces over the devices of a mesh: one replica of the piece on each.
 
-State is replicated. Feeds, and what pieces pass on or return, belong to a replica each; outside of the piece these
-are one array, with the rows of the replicas one after the other.
+State is replicated, but for what devices share out. Feeds, and what pieces pass on or return, belong to a replica each;
+outside of the piece these are one array, with the rows of the replicas one after the other.
 """
 
 from __future__ import annotations
@@ -44,14 +44,22 @@ def over_mesh(run: Callable[..., Any], target: MeshTarget, piece: _Piece, option
             written, flags = run(mutable, others, key_data)
         return [value if is_kept else _joined(value) for value, is_kept in zip(written, kept, strict=True)], flags
 
-    def placed_as(names: Sequence[str]) -> list[PartitionSpec]:
-        return [REPLICATED if name in state and name not in piece.options.sharded else SPLIT for name in names]
+    def of_replicas(name: str) -> PartitionSpec:
+        return REPLICATED if name in state and name not in piece.options.sharded else SPLIT
 
-    inputs = (placed_as(piece.mutable), placed_as(piece.others), REPLICATED)
-    outputs = (placed_as(piece.writes), REPLICATED)
-    mapped = jax.shard_map(replica, mesh=target.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
-    placed = jax.tree.map(lambda spec: NamedSharding(target.mesh, spec), (inputs, outputs), is_leaf=_is_spec)
-    return jax.jit(mapped, donate_argnums=0, in_shardings=placed[0], out_shardings=placed[1], compiler_options=options)
+    def of_devices(name: str) -> NamedSharding:
+        return NamedSharding(target.mesh, piece.options.partitions.get(name, of_replicas(name)))
+
+    def forms(of: Callable[[str], Any], other: Any) -> tuple[Any, Any]:
+        mutable, others, writes = ([of(name) for name in each] for each in (piece.mutable, piece.others, piece.writes))
+        return (mutable, others, other), (writes, other)
+
+    inputs, outputs = forms(of_replicas, REPLICATED)
+    mapped = jax.shard_map(
+        replica, mesh=target.mesh, in_specs=inputs, out_specs=outputs, axis_names={AXIS}, check_vma=False
+    )
+    placed, written = forms(of_devices, NamedSharding(target.mesh, REPLICATED))
+    return jax.jit(mapped, donate_argnums=0, in_shardings=placed, out_shardings=written, compiler_options=options)
 
 
 def over_one_device(run: Callable[..., Any], target: SharedDevice, piece: _Piece, options: dict[str, str]) -> Any:
@@ -90,10 +98,6 @@ def _unstacked(value: Any) -> Any:
     if isinstance(value, Ragged | SelectedRows) or getattr(value, "ndim", 0) > 1:
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), value)
     return None if value is None else PerReplica(value)
-
-
-def _is_spec(value: Any) -> bool:
-    return isinstance(value, PartitionSpec)
 
 
 def everywhere(flags: Sequence[Any]) -> list[Any]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 from weakref import ref
 
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from refluid.backend import Target
 from refluid.ops.core.gradients import Pullback
+from refluid.ops.core.replicas import AXIS
 from refluid.places import Place
 from refluid.scope import Scope
 
@@ -37,12 +40,17 @@ class Options:
     feeds: frozenset[str]
     persists: frozenset[str]  # persistable names that the step writes
     state: frozenset[str]  # names that the step reads from the scope or writes there
-    sharded: frozenset[str]  # those of them whose rows replicas share out
+    partitions: Mapping[str, PartitionSpec]  # of those of them that are not replicated
     seeded: bool
     eager: bool
     padded: bool
     eager_loops: frozenset[int]
     count: Count
+
+    @cached_property
+    def sharded(self) -> frozenset[str]:
+        """State whose rows replicas share out."""
+        return frozenset(name for name, partition in self.partitions.items() if AXIS in partition)
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ class Binding:
     scope: ref[Scope]
     holders: Mapping[str, Holder]  # of everything that the step reads from the scope or writes there
     target: Target
-    sharded: frozenset[str] = frozenset()  # names whose rows replicas share out
+    partitions: Mapping[str, PartitionSpec] = field(default_factory=dict)  # of state that is not replicated
     on_close: list[Callable[[], None]] = field(default_factory=list)  # close what pieces share with other processes
     on_expect: list[Callable[[Mapping[str, Any]], None]] = field(default_factory=list)  # announce the next feeds to it
 
@@ -60,7 +68,7 @@ class Binding:
         """Moves state that lives on another device to the step's; returns whether there was any."""
         moved = False
         for name, holder in self.holders.items():
-            target = self.target.shared_out if name in self.sharded else self.target
+            target = self.target.placed(self.partitions[name]) if name in self.partitions else self.target
             if not target.holds(holder.value):
                 holder.value = target.move(holder.value)
                 moved = True

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, ref
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from refluid import backend
 from refluid.backend import Target
@@ -81,7 +82,7 @@ class CompiledStep:
             fed,
             frozenset(plan.persists),
             frozenset({*self.reads, *plan.persists}),
-            frozenset(block.program.shared_out) if isinstance(target, MeshTarget) else frozenset(),
+            _partitions(block) if isinstance(target, MeshTarget) else {},
             seeded=bool(block.program.random_seed),
             eager=eager,
             padded=padded,
@@ -119,7 +120,7 @@ class Step(ABC):
         self.compiled, self.epoch = compiled, scope.epoch
         self.holders = {name: _holder(scope, compiled.block, name) for name in {*compiled.reads, *options.persists}}
         self._scope = ref(scope)
-        self._binding = Binding(self._scope, self.holders, options.target, options.sharded)
+        self._binding = Binding(self._scope, self.holders, options.target, options.partitions)
         self._binding.move_state()
         program = compiled.block.program
         self._program_uid, self._seed = program.uid, program.random_seed
@@ -244,6 +245,10 @@ class PieceByPieceStep(Step):
         if self._replicas is not None:
             return fetched(compiled.fetches, [env[name] for name in compiled.fetches], compiled.options)
         return [env[name] for name in compiled.fetches]
+
+
+def _partitions(block: Block) -> dict[str, PartitionSpec]:
+    return {name: PartitionSpec(*axes) for name, axes in block.program.partitions.items()}
 
 
 def _holder(scope: Scope, block: Block, name: str) -> Holder:
