@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -20,6 +21,9 @@ from refluid.ops.core.values import SelectedRows
 
 # Arrays up to this size are summed as one: a collective takes longer to start than to copy them.
 _JOINED_BYTES = 1 << 16
+# With gloo, larger ones too. Its thread spins, on the core that computes, from the arrival of data to the collective
+# that wants it: with a collective for each array that is most of the backward pass of whoever is behind.
+_JOINED_BYTES_WITH_GLOO = 1 << 26
 
 
 def sum_over_replicas(x: Any) -> Any:
@@ -36,9 +40,11 @@ def _sum_together(arguments: list[list[Any]]) -> list[Any]:
     values = [value for (value,) in arguments]
     if replicas.count() == 1:
         return values
+    gloo = jax.process_count() > 1 and jax.default_backend() == "cpu"
+    most = _JOINED_BYTES_WITH_GLOO if gloo else _JOINED_BYTES
     small: dict[Any, list[int]] = {}
     for i, x in enumerate(values):
-        if not isinstance(x, SelectedRows) and x.size * x.dtype.itemsize <= _JOINED_BYTES:
+        if not isinstance(x, SelectedRows) and x.size * x.dtype.itemsize <= most:
             small.setdefault(x.dtype, []).append(i)
     results: list[Any] = [None] * len(values)
     for places in small.values():
