@@ -13,7 +13,17 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 os.environ.setdefault("CPU_NUM", "1")  # or programs with replicas warn that it is not set
 
+import signal
+
 import pytest
+
+
+@pytest.fixture
+def interruptible():
+    """Python ignores interrupts in a process that was started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

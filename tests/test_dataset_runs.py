@@ -204,7 +204,7 @@ def test_an_error_of_a_step_names_the_batch(capsys):
     assert dataset.closed
 
 
-def test_an_interrupt_closes_the_dataset():
+def test_an_interrupt_closes_the_dataset(interruptible):
     class Interrupted(Batches):
         def feeds(self, threads=None, meter=None):
             try:

@@ -173,7 +173,7 @@ def test_after_a_worker_that_exits():
 
 
 @in_thread_or_process
-def test_after_an_interrupt_of_the_consumer(in_process):
+def test_after_an_interrupt_of_the_consumer(in_process, interruptible):
     waiting = threading.Event()
     batches = iter(iterable_loader(slow(waiting), in_process))
     next(batches)
