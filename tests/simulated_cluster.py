@@ -97,9 +97,13 @@ class Trainer(Role):
 
 
 class Job:
-    """All roles of a job, made by ``build`` and ``transpile`` as every process would make them on its own."""
+    """All roles of a job, made by ``build`` and ``transpile`` as every process would make them on its own.
 
-    def __init__(self, build, servers=2, trainers=2, config=None, sync_mode=True):
+    ``as_data``: programs take a trip through protobuf, which those that call Python code cannot.
+    """
+
+    def __init__(self, build, servers=2, trainers=2, config=None, sync_mode=True, as_data=True):
+        read = reread if as_data else Program.clone
         self.endpoints = [f"127.0.0.1:{6170 + place}" for place in range(servers)]
         self.servers, self.trainers = {}, []
         _open.append(self)
@@ -112,10 +116,10 @@ class Job:
                 transpiler.transpile(trainer, pservers=pservers, trainers=trainers, sync_mode=sync_mode)
             if not self.servers:
                 for endpoint in self.endpoints:
-                    programs = map(reread, transpiler.get_pserver_programs(endpoint))
+                    programs = map(read, transpiler.get_pserver_programs(endpoint))
                     self.servers[endpoint] = Server(*programs, self.servers)
             program = transpiler.get_trainer_program(wait_port=False)
-            self.trainers.append(Trainer(reread(program), reread(startup), self.servers))
+            self.trainers.append(Trainer(read(program), read(startup), self.servers))
 
     def step(self, feeds):
         """One step of all trainers, at the same time."""

@@ -1,4 +1,4 @@
-"""Imports point one way: each room may use some others, and nobody uses `paddle`."""
+"""Imports point one way: each room may use some others, and only the bridges use `paddle`."""
 
 import ast
 import subprocess
@@ -54,10 +54,15 @@ MAY_USE = {
     "refluid.runtime.launch": {"refluid.runtime.observe"},
     "refluid.runtime.collective": {*COMPILER, "refluid.runtime.launch"},
     "paddle": {*COMPILER, "refluid.transpiler", *RUNTIME},
+    "refluid.bridges": {*COMPILER, "paddle"},  # layers and optimizers that Fluid does not have
 }
 
 # Imports against the rules, with the reason that each has.
 EXCEPTIONS = {
+    **{
+        f"src/refluid/__init__.py -> refluid.bridges.{name}": "loaded when the name is asked for"
+        for name in ("flax_layer", "jax_layer", "optax_optimizer")
+    },
     "src/refluid/cli.py -> refluid.runtime.launch.commands": "a command line knows its commands",
     "src/refluid/jobs.py -> refluid.runtime.collective": "loaded when a program belongs to several processes",
     "src/refluid/lowering/exchange.py -> refluid.runtime.exchanges": "loaded when a program has exchanges",

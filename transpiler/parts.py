@@ -113,6 +113,11 @@ def _updates(optimizers: Sequence[Operator], involved: Sequence[Operator], flow:
     found: dict[str, Update] = {}
     for op in optimizers:
         param = block.var(op.input("Param")[0])
+        if len(op.input("Param")) > 1:
+            raise op.error(
+                f"servers cannot update these parameters apart from each other: {op.attrs['update'].reason}",
+                hint="to clip by a norm of all gradients, pass grad_clip=fluid.clip.GradientClipByGlobalNorm(...)",
+            )
         if param.name in found:
             raise op.error(f"{param.name} is updated by more than one op, which cannot be distributed")
         common = {name for slot in ("Param", "Grad", "LearningRate") for name in op.input(slot)}

@@ -27,6 +27,7 @@ def trainer_startup(program: Program, exchange: Exchange, states: set[str]) -> P
             f"the startup program does not initialise {', '.join(missing)}: "
             "pass the one that belongs to the program, transpile(..., startup_program=...)"
         )
+    _check_states(states, {placed.param for placed in params}, flow)
     tables = [placed.param for placed in params if placed.remote]
     first = exchange.trainer_id == 0
     _drop_initialisers(block, flow, states if first else states.union(tables))
@@ -37,6 +38,17 @@ def trainer_startup(program: Program, exchange: Exchange, states: set[str]) -> P
         attrs = {OP_ROLE: int(OpRole.RPC), "shape": list(block.var(name).shape), "initial": True}
         block.append_op(type="fake_init", outputs={"Out": name}, attrs={**attrs, **exchange.attrs})
     return program
+
+
+def _check_states(states: set[str], params: set[str], flow: Flow) -> None:
+    """Raises if a state begins with the value of a parameter: servers begin before they get those of trainer 0."""
+    for name in sorted(states):
+        read = sorted(params & {other for op in flow.behind({name}) for other in flow.reads(op)})
+        if read:
+            raise ValueError(
+                f"the optimizer's state {name} begins with the value of {read[0]}, which servers do not know when they "
+                "begin; train without servers, or choose another optimizer"
+            )
 
 
 def _drop_initialisers(block: Block, flow: Flow, names: set[str]) -> None:
@@ -75,18 +87,23 @@ def server_startup(program: Program, server: Program) -> Program:
 
 def _cut(name: str, slices: Sequence[Slice], flow: Flow, block: Block, serving: Block) -> None:
     """Initialises the whole variable as trainers do, and cuts the slices out of it."""
+    sliced = not all(part.is_whole for part in slices)
+    renamed = {name: f"{name}.whole"} if sliced else {}  # a slice may have the name of the whole
     for op in flow.behind({name}):
         for each in flow.reads(op) | flow.writes(op):
-            block._clone_variable(op.block.var(each), force_persistable=False).persistable = False
-        copy_operator(op, block, lambda name: [name])
+            source = op.block.var(each)
+            is_held = each not in renamed and each in serving.vars and serving.var(each).persistable
+            copy = block.create_var(name=renamed.get(each, each), shape=source.shape, dtype=source.dtype)
+            copy.persistable = is_held
+        copy_operator(op, block, lambda name: [renamed.get(name, name)])
     for part in slices:
         block._clone_variable(serving.var(part.name)).persistable = True
         marks = {SLICES: [str(part)]}
-        if part.name == part.whole:
+        if part.is_whole:
             block.ops[-1].attrs.update(marks)
             continue
         attrs = {"axes": [0], "starts": [part.start], "ends": [part.end], **marks}
-        block.append_op(type="slice", inputs={"Input": name}, outputs={"Out": part.name}, attrs=attrs)
+        block.append_op(type="slice", inputs={"Input": renamed[name]}, outputs={"Out": part.name}, attrs=attrs)
 
 
 def _fills_any_shape(op: Operator) -> bool:

@@ -9,17 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from refluid.bridges.flax_layer import flax_layer
+    from refluid.bridges.jax_layer import jax_layer
+    from refluid.bridges.optax_optimizer import OptaxOptimizer
     from refluid.inference.predictor import load
     from refluid.inference.stablehlo import export
     from refluid.jax_function import to_jax
     from refluid.sharding import shard_parameters
 
 __version__ = "0.1.0"
-__all__ = ["export", "load", "shard_parameters", "to_jax"]
+__all__ = ["OptaxOptimizer", "export", "flax_layer", "jax_layer", "load", "shard_parameters", "to_jax"]
 
 # Imported when asked for: JAX takes its time, and a program may only want the version.
 _HOMES = {
+    "OptaxOptimizer": "refluid.bridges.optax_optimizer",
     "export": "refluid.inference.stablehlo",
+    "flax_layer": "refluid.bridges.flax_layer",
+    "jax_layer": "refluid.bridges.jax_layer",
     "load": "refluid.inference.predictor",
     "shard_parameters": "refluid.sharding",
     "to_jax": "refluid.jax_function",

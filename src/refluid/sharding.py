@@ -102,7 +102,7 @@ def _optimizer_state(
     for op in (op for each in program.blocks for op in each.ops):
         for name in op.input_arg_names:
             readers.setdefault(name, []).append(op)
-    for op in (op for op in block.ops if op.role & OpRole.Optimize and op.input("Param")):
+    for op in (op for op in block.ops if op.role & OpRole.Optimize and len(op.input("Param")) == 1):
         param, grad = block.var(op.input("Param")[0]), block.var(op.input("Grad")[0])
         partition = cut.get(param.name, _BY_ROWS if reduces and _problem(param, _BY_ROWS, sizes) is None else None)
         by_rows = op.definition.slices == "rows" and grad.type == param.type  # each replica can update its own rows

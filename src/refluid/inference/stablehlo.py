@@ -23,9 +23,10 @@ from refluid.files.storage import at
 from refluid.files.writing import write_together, writer_of
 from refluid.inference.exported_sequences import Sizes, abstract, as_ragged, packed, unpacked
 from refluid.inference.models import InferenceModel, arguments_by_name, open_model, refuse_own_folder
-from refluid.ir import as_numpy
+from refluid.ir import Program, as_numpy, name_of
 from refluid.jax_function import to_jax
 from refluid.ops.core.values import Ragged
+from refluid.scope import global_scope
 from refluid.tables import as_text, table
 
 EXPORTED = "model.jax_export"
@@ -35,11 +36,14 @@ SIGNATURE = "signature.json"
 
 
 def export(
-    path: str | Path | InferenceModel,
+    path: str | Path | InferenceModel | Program,
     out: str | Path,
     platforms: Sequence[str] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     sequences: Mapping[str, Sequence[int]] | None = None,
+    *,
+    feeds: Sequence[Any] = (),
+    fetches: Sequence[Any] = (),
 ) -> None:
     """Writes an inference model as StableHLO into the folder ``out``; `refluid.load` loads it.
 
@@ -48,17 +52,25 @@ def export(
     A model that takes sequences is exported for a fixed number of them, which then is the batch of all feeds.
 
     Args:
-      path: the folder of the model, or an open one.
+      path: the folder of the model, or an open one; or a program, with parameters in the global scope.
       platforms: such as ``["cpu", "cuda", "tpu"]``; by default the one JAX runs on here.
       shapes: fixed shapes for some feeds, for models whose ops need to know them.
       sequences: for each feed of sequences: how many, how many rows at most in all, and in the longest of them.
+      feeds, fetches: of a program: variables or names.
 
     Raises:
       ValueError: the sizes of sequences are missing, the model contains host ops, or cannot be exported with open dims.
     """
-    if not isinstance(path, InferenceModel):
+    if isinstance(path, Program):
+        if not feeds or not fetches:
+            raise ValueError("a program needs feeds= and fetches= to be exported")
+        names = [name_of(feed) for feed in feeds], [name_of(fetch) for fetch in fetches]
+        model = InferenceModel(path.clone(for_test=True), *names, global_scope())
+    elif isinstance(path, InferenceModel):
+        model = path
+    else:
         refuse_own_folder(path, out)
-    model = path if isinstance(path, InferenceModel) else open_model(path)
+        model = open_model(path)
     sizes = {name: Sizes(*numbers) for name, numbers in (sequences or {}).items()}
     exported, state, hidden = export_function(model, platforms, shapes or {}, sizes)
     signature = {

@@ -198,7 +198,7 @@ class _Walk:
 
     def _append(self, forward: Operator, type: str, inputs: dict, targets: dict, attrs: dict) -> Operator:
         appended = self.block.append_op(type=type, inputs=inputs, outputs=targets, attrs=attrs)
-        appended.written_at = forward.written_at
+        appended.written_at, appended.originals = forward.written_at, forward.originals
         return appended
 
     def _supply_targets(self, variables: list[str]) -> dict[str, Iterator[str]]:

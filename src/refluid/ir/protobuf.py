@@ -162,7 +162,14 @@ def _fill_operator(out: Any, op: Operator) -> None:
         for slot, names in sorted(by_slot.items()):
             field.add(parameter=slot, arguments=names)
     for name, value in sorted(op.attrs.items()):
-        type = attr_type(op.type, name, value)
+        try:
+            type = attr_type(op.type, name, value)
+        except TypeError as error:
+            raise op.error(
+                f"it calls Python code ({value!r}), so the program cannot be written as a ProgramDesc",
+                "refluid.export writes inference programs with such operators as StableHLO; fluid.io.save_params and "
+                "save_persistables save parameters",
+            ) from error
         attr = out.attrs.add(name=name, type=type)
         convert = _CONVERT.get(type, lambda v: v)
         if type in _LISTS:

@@ -374,12 +374,14 @@ def operator_key(op: Operator, context: Context) -> Any:
 
     The operator's own seed fixes the numbers permanently, as in Fluid. Otherwise they depend on the program's seed, the
     name of the variable and, unless the variable is a parameter being initialised, the step. Names are used instead of
-    positions, so that a copy of the operator in a clone or a recomputed segment draws the same numbers.
+    positions, so that a copy of the operator in a clone or a recomputed segment draws the same numbers, and so does its
+    gradient.
     """
     seed = op.attrs.get("seed", 0)
     if seed and op.attrs.get("fix_seed", True):
         return jax.random.key(seed)
-    name = op.output_arg_names[0]
+    forward = op.definition.forward
+    name = op.output_arg_names[0] if forward is None else op.input(forward.output_names[0])[0]
     name = op.originals.get(name, name)
     variable = op.block.find_var_recursive(name)
     base = context.seed_key if variable is not None and variable.persistable else context.key

@@ -13,7 +13,9 @@ from functools import wraps
 from typing import Any
 
 from paddle.fluid import layers
+from paddle.fluid.layer_helper import LayerHelper
 from refluid.ir import Variable, default_main_program
+from refluid.ops.jax_call import JaxCall
 
 __all__ = [
     "cosine_decay",
@@ -151,3 +153,14 @@ def _first_true(cases: Sequence[tuple[Variable, Variable]], otherwise: Variable)
         return otherwise
     parts.append(layers.elementwise_mul(otherwise, layers.cast(left, "float32")))
     return layers.sums(parts)
+
+
+@_schedule
+def scheduled_rate(schedule: Callable[[Any], Any]) -> Variable:
+    """The value of an optax schedule, a function of the number of steps before this one."""
+    step = layers.cast(layers.autoincreased_step_counter(counter_name=_COUNTER, begin=0, step=1), "int32")
+    helper = LayerHelper("learning_rate")
+    rate = helper.create_variable_for_type_inference("float32", stop_gradient=True)
+    attrs = {"call": JaxCall.of_number(schedule)}
+    helper.append_op(type="jax_call", inputs={"X": step}, outputs={"Out": rate}, attrs=attrs)
+    return rate

@@ -11,6 +11,7 @@ from paddle.fluid import layers
 from paddle.fluid.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers.learning_rate_scheduler import scheduled_rate
 from paddle.fluid.regularizer import append_regularization_ops
 from refluid.ir import Variable, default_main_program, name_of, name_scope, program_guard, unique_name
 from refluid.ir.backward import append_backward
@@ -46,7 +47,7 @@ class Optimizer:
     Most subclasses define ``attributes`` and ``_states``; others override ``_append_optimize_op``.
 
     Args:
-      learning_rate: a number or a variable.
+      learning_rate: a number, a variable, or a schedule of optax: a function of the number of steps before this one.
       regularization: weight decay for parameters without their own.
       name: a prefix of the names of the states.
       grad_clip: how gradients are clipped; overrides `set_gradient_clip`.
@@ -58,14 +59,16 @@ class Optimizer:
 
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: float | Variable | Callable[[Any], Any],
         regularization: Any = None,
         name: str | None = None,
         grad_clip: GradientClipBase | None = None,
         parameter_list: Sequence[Any] | None = None,
     ):
-        if not isinstance(learning_rate, numbers.Real | Variable):
-            raise TypeError(f"learning_rate must be a number or a variable, not {type(learning_rate).__name__}")
+        if not isinstance(learning_rate, numbers.Real | Variable) and not callable(learning_rate):
+            raise TypeError(
+                f"learning_rate must be a number, a variable or a schedule, not {type(learning_rate).__name__}"
+            )
         self._check_clip(grad_clip)
         self.regularization = regularization
         self._grad_clip = grad_clip
@@ -197,6 +200,9 @@ class Optimizer:
                 f"the learning rate {self._learning_rate.name} belongs to a different program than the loss; "
                 "build the schedule inside the program_guard of the training program"
             )
+        if callable(self._learning_rate):
+            self._learning_rate_map[program] = scheduled_rate(self._learning_rate)
+            return
         rate = layers.create_global_var(
             name=unique_name.generate("learning_rate"),
             shape=[1],

@@ -111,6 +111,7 @@ def derive_gradient_op(forward: OpDef) -> OpDef:
         attrs=forward.attrs,
         services=forward.services,
         static=forward.static,
+        random=forward.random,
         host=forward.host,
         lod="aware" if forward.lod == "aware" else None,
         forward=forward,

@@ -34,6 +34,7 @@ OnHost = (
     bool | Callable[[dict[str, Any], frozenset[str]], bool] | Literal["loop", "branch", "loop_array", "array_sizes"]
 )
 Slicing = Literal["rows", "sum", "norm", "fill"]
+Random = bool | Literal["replayed"]
 Constant = bool | Literal["of_list"]  # "of_list": only if X is an array filled at known positions
 
 
@@ -67,7 +68,7 @@ class OpDef:
     infer: Callable[..., Any] | None = None
     static: frozenset[str] = frozenset()
     constant: Constant = False
-    random: bool = False
+    random: Random = False
     host: OnHost = False
     lod: str | None = "share"
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False
@@ -154,7 +155,7 @@ def op(
     infer: Callable[..., Any] | None = None,
     static: str = "",
     constant: Constant = False,
-    random: bool = False,
+    random: Random = False,
     host: OnHost = False,
     lod: str | None = "share",
     row_wise: bool | Callable[[dict[str, Any], dict[str, list[Any]]], bool] = False,
@@ -182,7 +183,8 @@ def op(
         while tracing, the op runs on the host, between compiled pieces.
       constant: the outputs depend on the inputs' shapes only, so they are known while tracing; "of_list": only if X is
         an array filled at known positions.
-      random: the rule takes ``key``, a jax.random key.
+      random: the rule takes ``key``, a jax.random key. "replayed": the gradient is derived from the rule, which then
+        draws the same numbers again; otherwise a gradient op of its own has to remember them.
       host: the rule runs on the host, on concrete arrays, never inside a compiled piece. A ``host`` parameter in its
         signature receives a `Host`. May be a function of the attributes and the connected input slots, or depend on the
         program: "loop" and "branch" run on the host unless they have a form that compiles, "loop_array" if a loop on
@@ -287,7 +289,7 @@ def lookup(type: str) -> OpDef:
         except UnknownOpError:
             raise UnknownOpError(type) from None
         derivable = forward.host is not True or "run_block" in forward.services
-        if forward.has_grad and not forward.random and derivable:
+        if forward.has_grad and forward.random is not True and derivable:
             return _OPS.setdefault(type, derive_gradient_op(forward))
     raise UnknownOpError(type, nearest=_nearest(type))
 
