@@ -251,8 +251,8 @@ def test_feeding_none_names_the_feed():
 
 
 def test_the_package_lists_what_users_call():
-    names = "OptaxOptimizer __version__ export flax_layer jax_layer load shard_parameters to_jax"
-    assert dir(refluid) == names.split()
+    names = "OptaxOptimizer __version__ export flax_layer from_pytree jax_layer load shard_parameters to_flax to_jax"
+    assert dir(refluid) == [*names.split(), "to_pytree"]
     assert all(callable(getattr(refluid, name)) for name in refluid.__all__)
 
 

@@ -61,7 +61,7 @@ MAY_USE = {
 EXCEPTIONS = {
     **{
         f"src/refluid/__init__.py -> refluid.bridges.{name}": "loaded when the name is asked for"
-        for name in ("flax_layer", "jax_layer", "optax_optimizer")
+        for name in ("flax_layer", "jax_layer", "optax_optimizer", "to_flax")
     },
     "src/refluid/cli.py -> refluid.runtime.launch.commands": "a command line knows its commands",
     "src/refluid/jobs.py -> refluid.runtime.collective": "loaded when a program belongs to several processes",

@@ -12,23 +12,39 @@ if TYPE_CHECKING:
     from refluid.bridges.flax_layer import flax_layer
     from refluid.bridges.jax_layer import jax_layer
     from refluid.bridges.optax_optimizer import OptaxOptimizer
+    from refluid.bridges.to_flax import to_flax
     from refluid.inference.predictor import load
     from refluid.inference.stablehlo import export
     from refluid.jax_function import to_jax
+    from refluid.pytrees import from_pytree, to_pytree
     from refluid.sharding import shard_parameters
 
 __version__ = "0.1.0"
-__all__ = ["OptaxOptimizer", "export", "flax_layer", "jax_layer", "load", "shard_parameters", "to_jax"]
+__all__ = [
+    "OptaxOptimizer",
+    "export",
+    "flax_layer",
+    "from_pytree",
+    "jax_layer",
+    "load",
+    "shard_parameters",
+    "to_flax",
+    "to_jax",
+    "to_pytree",
+]
 
 # Imported when asked for: JAX takes its time, and a program may only want the version.
 _HOMES = {
     "OptaxOptimizer": "refluid.bridges.optax_optimizer",
     "export": "refluid.inference.stablehlo",
     "flax_layer": "refluid.bridges.flax_layer",
+    "from_pytree": "refluid.pytrees",
     "jax_layer": "refluid.bridges.jax_layer",
     "load": "refluid.inference.predictor",
     "shard_parameters": "refluid.sharding",
+    "to_flax": "refluid.bridges.to_flax",
     "to_jax": "refluid.jax_function",
+    "to_pytree": "refluid.pytrees",
 }
 
 

@@ -15,7 +15,7 @@ from refluid.lowering.interpreter import Context, run
 from refluid.lowering.plan import Where, make_plan
 from refluid.ops.core.values import Ragged
 from refluid.scope import Scope, global_scope
-from refluid.tensors import to_device
+from refluid.tensors import copied
 
 
 def to_jax(
@@ -79,5 +79,5 @@ def _initial_state(reads: Sequence[str], feeds: Sequence[str], scope: Scope, sch
             reader = next((op for op in schedule.ops if name in op.input_arg_names), None)
             by = "the fetch list" if reader is None else f"{reader.type} ({reader.written_at})"
             raise UninitializedError(name, by, "name it in feeds, or run the startup program first")
-        state[name] = to_device(held.value)
+        state[name] = copied(held.value)
     return state

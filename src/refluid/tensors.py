@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from refluid import backend
@@ -22,6 +23,12 @@ def to_device(value: Any, device: Device | None = None) -> jax.Array:
     backend.prepare()
     with jax.enable_x64(True):
         return jax.device_put(np.array(value) if not isinstance(value, jax.Array) else value, device)
+
+
+def copied(value: Any) -> jax.Array:
+    """A copy of a value of a scope, which lives on when the next step reuses the value's memory."""
+    with jax.enable_x64(True):
+        return jnp.copy(to_device(value))
 
 
 def own(array: np.ndarray) -> jax.Array:

@@ -23,6 +23,7 @@ _READERS = "tests/fluid/test_reader_layers.py::test_an_op_that_makes_a_reader_is
 _BACKWARD = "tests/ir/test_backward.py"
 _EXCHANGE = f"{_EXCHANGED}::test_an_op_of_an_exchange_does_not_run_by_itself"
 _BRIDGES = "tests/bridges"
+_JAX = f"{_BRIDGES}/test_jax_layer.py"
 TESTED_ELSEWHERE = {
     # Real Fluid has these on GPUs only.
     "cudnn_lstm": ("tests/ops/sequence/test_recurrence.py::test_cudnn_lstm_reads_its_weights_in_the_order_of_cudnn"),
@@ -35,8 +36,8 @@ TESTED_ELSEWHERE = {
     "save_combine": f"{_FILES}::test_sequences_and_selected_rows_are_saved_and_loaded",
     # In inference programs only; refluid's own; and one whose gradient depends on a random order.
     "merge_lod_tensor_infer": "tests/ops/control/test_row_split.py::test_inference_merges_rows_as_training_does",
-    "jax_call": f"{_BRIDGES}/test_jax_layer.py::test_a_function_is_differentiated_by_jax",
-    "random_jax_call": f"{_BRIDGES}/test_jax_layer.py::test_random_numbers_follow_the_seed_and_are_the_same_in_the_gradient",
+    "jax_call": f"{_JAX}::test_a_function_is_differentiated_by_jax",
+    "random_jax_call": f"{_JAX}::test_random_numbers_follow_the_seed_and_are_the_same_in_the_gradient",
     **dict.fromkeys(
         ("optax_clock", "optax_update", "optax_row_update", "optax_joint_update"),
         f"{_BRIDGES}/test_optax_optimizer.py::test_a_transformation_trains_as_in_plain_optax",

@@ -233,7 +233,8 @@ def as_module(module: Any, method: Any, static: Mapping[str, Any], rngs: Sequenc
     if isinstance(module, nn.Module):
         return LinenModule(module, name, static, rngs)
     if isinstance(module, type) and issubclass(module, nnx.Module):
-        return NNXModule(lambda rngs: module(rngs=rngs), name, static)
+        make: Any = module
+        return NNXModule(lambda rngs: make(rngs=rngs), name, static)
     if isinstance(module, nnx.Module) or (callable(module) and not isinstance(module, type)):
         return NNXModule(module, name, static)
     raise TypeError(f"expected a flax module, or a function from nnx.Rngs to one, not {module!r}")

@@ -30,6 +30,7 @@ def bits(key: Any, shape: Sequence[int]) -> Any:
 def fold_in(key: Any, number: Any) -> Any:
     """A new key from a key and an integer, like jax.random.fold_in, at no measurable cost."""
     first, second = _words(key)
+    number = np.uint32(number) if isinstance(number, int) else number  # more than JAX's own integers hold by default
     places = jnp.asarray(number).astype(jnp.uint32) * 2 + np.arange(2, dtype=np.uint32)
     return jax.random.wrap_key_data(_hash((first ^ np.uint32(_FOLD[0]), second ^ np.uint32(_FOLD[1])), places))
 
