@@ -72,5 +72,8 @@ class Ploter:
         for data in self.__plot_data__.values():
             data.reset()
 
+    def _repr_html_(self):
+        return charts.small_chart({title: (data.step, data.value) for title, data in self.__plot_data__.items()})
+
     def __plot_is_disabled__(self):
         return self.__disable_plot__ == "True"

@@ -237,3 +237,8 @@ class Block:
         return self.to_string()
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from refluid.ir.html import block_html
+
+        return block_html(self)

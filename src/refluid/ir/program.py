@@ -268,6 +268,11 @@ class Program:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from refluid.ir.html import program_html
+
+        return program_html(self)
+
 
 def _rebind(value: Any, program: Program) -> Any:
     if isinstance(value, Block):

@@ -139,6 +139,11 @@ class Variable:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from refluid.ir.html import variable_html
+
+        return variable_html(self)
+
     def set_error_clip(self, error_clip: Any) -> None:
         """Sets how this variable's gradient is clipped where it is computed."""
         self.error_clip = error_clip
