@@ -1,4 +1,4 @@
-"""Charts: drawn by matplotlib into memory, without windows, global figures or a choice of backend; small ones as SVG."""
+"""Charts: drawn by matplotlib into memory, without windows, global figures or a chosen backend; small ones as SVG."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ EXPECTED = {
     "fit_a_line.py": ("test cost", 12.0, "at most"),
     "local_and_distributed.py": ("largest difference of a cost", 1e-5, "at most", "--steps", "60"),
     "mnist_mlp.py": ("test accuracy", 0.95, "at least"),
+    "modern_sentiment.py": ("test accuracy", 0.9, "at least", "--launch", "--epochs", "1"),
     "recommender.py": ("test cost", 0.3, "at most"),
     "sentiment_lstm.py": ("test accuracy", 0.9, "at least"),
     "translation.py": ("translated as they should be", 0.8, "at least"),

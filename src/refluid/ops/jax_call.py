@@ -92,6 +92,7 @@ _FORM: dict[str, Any] = {
     "outputs": "Out* StateOut*?",
     "differentiable": "X Param",
     "row_wise": _row_wise,
+    "loops": True,  # or it may, for all we know: steps are then compiled as in plain JAX
 }
 
 
