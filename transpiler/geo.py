@@ -12,9 +12,10 @@ from refluid.transpiler.placement import Placed, Placement
 
 
 def check_geo(parts: Parts) -> None:
-    """Raises unless every optimizer is SGD: the state of others would not match the summed deltas."""
+    """Raises unless every optimizer is SGD, of Fluid or optax: the state of others would not match the summed deltas."""
     for update in parts.updates:
-        if update.optimizer.type != "sgd":
+        is_optax = update.optimizer.type.startswith("optax") and not update.states
+        if update.optimizer.type != "sgd" and not is_optax:
             raise update.optimizer.error(
                 f"GEO training requires SGD; {update.param.name} is updated by {update.optimizer.type}",
                 hint="use fluid.optimizer.SGD, or disable geo_sgd_mode",

@@ -164,3 +164,26 @@ def test_several_devices_follow_one(optimizer):
             found.append({p.name: np.asarray(scope.find_var(p.name).value) for p in main.all_parameters()})
     for name, value in found[0].items():
         np.testing.assert_allclose(found[1][name], value, atol=1e-5, err_msg=name)
+
+
+def in_mode(mode):
+    def made():
+        found = config()
+        found.sync_mode = mode == "sync"
+        found.half_async = mode == "half_async"
+        if mode == "geo":
+            found.geo_sgd_mode, found.geo_sgd_need_push_nums = True, 2
+        return found
+
+    return made
+
+
+@pytest.mark.parametrize("mode", ["async", "half_async", "geo"])
+def test_one_trainer_learns_the_same_in_every_mode(mode):
+    transformation = optax.sgd(SCHEDULE) if mode == "geo" else optax.adam(1e-2)  # GEO is for optimizers without state
+    build = built_with(lambda: refluid.OptaxOptimizer(transformation), flax=True)
+    job = Job(build, config=in_mode(mode), trainers=1, sync_mode=False, as_data=False)
+    for batch in batches():
+        job.step([batch])
+    for param, value in locally(build).items():
+        np.testing.assert_allclose(np.asarray(job.trainers[0][param]), value, atol=1e-5, err_msg=param)
