@@ -12,7 +12,7 @@ from refluid.transpiler.placement import Placed, Placement
 
 
 def check_geo(parts: Parts) -> None:
-    """Raises unless every optimizer is SGD, of Fluid or optax: the state of others would not match the summed deltas."""
+    """Raises unless every optimizer is SGD, of Fluid or optax: the state of others would not fit the summed deltas."""
     for update in parts.updates:
         is_optax = update.optimizer.type.startswith("optax") and not update.states
         if update.optimizer.type != "sgd" and not is_optax:
