@@ -20,14 +20,14 @@ FILES = {
     f"files.{name}"
     for name in ("folder_locks", "raw", "remote_writing", "snappy_streams", "storage", "streams", "writing")
 }
-OPEN = {"alignment", "backend", "errors", "faults", "flags", "log", "profiling", "tables", *FILES}
+OPEN = {"alignment", "backend", "errors", "faults", "flags", "log", "numba_functions", "profiling", "tables", *FILES}
 # Where values live: named arrays, devices, files.
 STATE = {f"refluid.{name}" for name in ("files.recordio", "files.tensors", "meshes", "places", "scope", "tensors")}
 CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
 COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers", "refluid.datasets"}
 RUNTIME = {
     "refluid.runtime",
-    *(f"refluid.runtime.{room}" for room in "collective launch observe server trainer transport".split()),
+    *(f"refluid.runtime.{room}" for room in "collective launch observe server tables trainer transport".split()),
 }
 BETWEEN = {"refluid.runtime.observe", "refluid.runtime.transport"}
 
@@ -49,8 +49,9 @@ MAY_USE = {
     "refluid.runtime": {*COMPILER, *RUNTIME},  # plans exchanges for trainers and servers
     "refluid.runtime.transport": {*COMPILER, "refluid.runtime.observe"},
     "refluid.runtime.observe": {"refluid.runtime.transport", "refluid.runtime.server"},
-    "refluid.runtime.server": {*COMPILER, *BETWEEN},
-    "refluid.runtime.trainer": {*COMPILER, *BETWEEN},
+    "refluid.runtime.tables": {"refluid.ops"},  # rows in memory; knows no programs
+    "refluid.runtime.server": {*COMPILER, *BETWEEN, "refluid.runtime.tables"},
+    "refluid.runtime.trainer": {*COMPILER, *BETWEEN, "refluid.runtime.tables"},
     "refluid.runtime.launch": {"refluid.runtime.observe"},
     "refluid.runtime.collective": {*COMPILER, "refluid.runtime.launch"},
     "paddle": {*COMPILER, "refluid.transpiler", *RUNTIME},

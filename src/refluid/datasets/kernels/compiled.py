@@ -5,44 +5,15 @@ Records lie at any address, so loads and stores assume no alignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types  # pyright: ignore[reportPrivateImportUsage]
+from numba import types  # pyright: ignore[reportPrivateImportUsage]
 from numba.extending import intrinsic
 
-# numba's cache is keyed by the file of a function alone, but its code includes what the function calls. So the name of
-# a kernel includes a hash of all files here.
-_SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:8]
+from refluid.numba_functions import functions_in
 
-
-def kernel(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    """A function compiled for one signature when it is first called, or loaded from numba's cache."""
-
-    def prepare(function: Callable[..., Any]) -> Any:
-        function.__qualname__ += f".{_SOURCES}"
-        compiled = cache(lambda: _compile(signature, function))
-        return lambda *arguments: compiled()(*arguments)
-
-    return prepare
-
-
-def _compile(signature: str, function: Callable[..., Any]) -> Any:
-    try:
-        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError as error:
-        if "cannot cache" not in str(error):
-            raise
-        return njit(signature, nogil=True, error_model="numpy")(function)  # no folder is writable
-
-
-def part(function: Any) -> Any:
-    """A function that kernels call; it is compiled into each of them."""
-    return njit(forceinline=True, nogil=True, error_model="numpy")(function)
+kernel, part = functions_in(__file__)
 
 
 def primitive(function: Any) -> Any:

@@ -24,12 +24,12 @@ _FOLD = (0x9E3779B9, 0x85EBCA6B)  # separates derived key data from the numbers 
 def bits(key: Any, shape: Sequence[int]) -> Any:
     """Uniform 32-bit integers."""
     places = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(tuple(shape))
-    return _hash(_words(key), places)
+    return _hash(words(key), places)
 
 
 def fold_in(key: Any, number: Any) -> Any:
     """A new key from a key and an integer, like jax.random.fold_in, at no measurable cost."""
-    first, second = _words(key)
+    first, second = words(key)
     number = np.uint32(number) if isinstance(number, int) else number  # more than JAX's own integers hold by default
     places = jnp.asarray(number).astype(jnp.uint32) * 2 + np.arange(2, dtype=np.uint32)
     return jax.random.wrap_key_data(_hash((first ^ np.uint32(_FOLD[0]), second ^ np.uint32(_FOLD[1])), places))
@@ -74,11 +74,11 @@ def _normal_between(key: Any, shape: Sequence[int], dtype: Any, low: float, high
     return jax.lax.erf_inv(jnp.clip(middle, half_step, 1.0 - 2 * half_step) * (high - low) + low) * math.sqrt(2.0)
 
 
-def _words(key: Any) -> tuple[Any, Any]:
+def words(key: Any) -> tuple[Any, Any]:
     """Two integers that depend on all of the key data, so that similar keys give unrelated numbers."""
-    words = jax.random.key_data(key).reshape(-1)
-    first = _mix(words[0])
-    return first, _mix(words[-1] ^ first)
+    data = jax.random.key_data(key).reshape(-1)
+    first = _mix(data[0])
+    return first, _mix(data[-1] ^ first)
 
 
 def _hash(words: tuple[Any, Any], places: Any) -> Any:

@@ -1,0 +1,1 @@
+"""What tables do to many rows at once, compiled by numba and without the interpreter lock."""

@@ -1,0 +1,374 @@
+"""Rows of a segment: read, created, updated, replaced and given up, many with one call.
+
+Kernels that may run out of room return how many rows they are done with; the caller makes room and calls again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray, float32, int64, uint8, uint16, uint32  # pyright: ignore[reportPrivateImportUsage]
+
+from refluid.runtime.tables.kernels.beginning import fill
+from refluid.runtime.tables.kernels.index import AT_ONCE, add, find, find_one, free, hash_of, record_words, save
+from refluid.runtime.tables.kernels.layout import (
+    BFLOAT16,
+    CAPACITY,
+    CHANGED,
+    CHANGED_FOR_EXPORT,
+    COUNT,
+    DEAD,
+    FIRST,
+    HEADER,
+    INDEX,
+    IS_SAVED,
+    MARKS,
+    NATIVE,
+    PRECISION,
+    RECORDS,
+    SLOTS,
+    VERSION,
+    WIDTH,
+    WORDS,
+)
+from refluid.runtime.tables.kernels.memory import bits_as_float32, float32_as_bits, kernel, part, pointer_to
+from refluid.runtime.tables.kernels.optimizers import (
+    ADD,
+    HIGHEST,
+    KIND,
+    LOWEST,
+    RATES,
+    SCALE,
+    catch_up,
+    decay,
+    drifts,
+    step,
+)
+
+_HALVES, _MARKS = np.empty(0, np.uint16), np.empty(0, np.uint8)
+
+
+@part
+def _elements(control, like):
+    """All memory of records as elements like those of an array."""
+    words = control[CAPACITY] * control[WORDS]
+    return carray(pointer_to(control[RECORDS], like), (words * 4 // like.itemsize,))
+
+
+@part
+def _places(control, like):
+    """Where weights and slots begin in a record, and the distance of records, in elements."""
+    size = like.itemsize
+    weights = control[HEADER] * 4 // size
+    packed = (control[WIDTH] + 1) // 2 * 4 // size  # two weights of 16 bits in a word
+    slots = weights + (control[WIDTH] if control[PRECISION] == NATIVE else packed)
+    return weights, slots, control[WORDS] * 4 // size
+
+
+@part
+def _unpack(control, row, weights):
+    """Copies weights of 16 bits from a record."""
+    begin = (row * control[WORDS] + control[HEADER]) * 2
+    halves = carray(pointer_to(control[RECORDS], _HALVES), (control[CAPACITY] * control[WORDS] * 2,))
+    for column in range(control[WIDTH]):
+        bits = uint32(halves[begin + column])
+        weights[column] = bits_as_float32(bits << uint32(16)) if control[PRECISION] == BFLOAT16 else _from_half(bits)
+
+
+@part
+def _pack(control, row, weights):
+    """Copies weights into a record, rounded to 16 bits."""
+    begin = (row * control[WORDS] + control[HEADER]) * 2
+    halves = carray(pointer_to(control[RECORDS], _HALVES), (control[CAPACITY] * control[WORDS] * 2,))
+    for column in range(control[WIDTH]):
+        bits = float32_as_bits(float32(weights[column]))
+        halves[begin + column] = _rounded(bits) if control[PRECISION] == BFLOAT16 else _to_half(bits)
+
+
+@part
+def _rounded(bits):
+    """The upper half of a float32, rounded to nearest, ties to even; a NaN stays one."""
+    if (bits & uint32(0x7FFFFFFF)) > uint32(0x7F800000):
+        return uint16((bits >> uint32(16)) | uint32(0x40))
+    return uint16((bits + uint32(0x7FFF) + ((bits >> uint32(16)) & uint32(1))) >> uint32(16))
+
+
+@part
+def _from_half(bits):
+    """A float16 as float32."""
+    sign, exponent, fraction = (
+        (bits & uint32(0x8000)) << uint32(16),
+        (bits >> uint32(10)) & uint32(31),
+        bits & uint32(1023),
+    )
+    if exponent == uint32(31):
+        return bits_as_float32(sign | uint32(0x7F800000) | (fraction << uint32(13)))
+    if exponent == uint32(0):
+        small = float32(fraction) * float32(2.0**-24)
+        return -small if sign else small
+    return bits_as_float32(sign | ((exponent + uint32(112)) << uint32(23)) | (fraction << uint32(13)))
+
+
+@part
+def _to_half(bits):
+    """A float32 as float16, rounded to nearest, ties to even; what is too large becomes infinite."""
+    sign, rest = (bits >> uint32(16)) & uint32(0x8000), bits & uint32(0x7FFFFFFF)
+    if rest > uint32(0x7F800000):
+        return uint16(sign | uint32(0x7E00))
+    if rest >= uint32(0x47800000):
+        return uint16(sign | uint32(0x7C00))
+    if rest < uint32(0x38800000):  # smaller than the smallest normal number: in units of 2^-24
+        value = bits_as_float32(rest) * float32(2.0**24)
+        whole = uint32(value)
+        left = value - float32(whole)
+        if left > float32(0.5) or (left == float32(0.5) and whole & uint32(1)):
+            whole += uint32(1)
+        return uint16(sign | whole)
+    rest += uint32(0xFFF) + ((rest >> uint32(13)) & uint32(1))
+    return uint16(sign | ((rest - uint32(112 << 23)) >> uint32(13)))
+
+
+@part
+def _create(control, id, hashed, beginning, fills, like, scratch):
+    """A new row with the values that it begins with, or -1 if there is no room."""
+    row = add(control, id, hashed)
+    if row < 0:
+        return row
+    _begin(control, row, id, beginning, fills, like, scratch)
+    return row
+
+
+@part
+def _begin(control, row, id, beginning, fills, like, scratch):
+    width = control[WIDTH]
+    elements, (weights, slots, stride) = _elements(control, like), _places(control, like)
+    fill(scratch, width, id, beginning)
+    if control[PRECISION] == NATIVE:
+        for column in range(width):
+            elements[row * stride + weights + column] = scratch[column]
+    else:
+        _pack(control, row, scratch)
+    for slot in range(control[SLOTS]):
+        for column in range(width):
+            elements[row * stride + slots + slot * width + column] = fills[slot]
+    words = record_words(control)
+    header = row * control[WORDS] + control[HEADER]
+    words[header + VERSION] = uint32(0)
+    words[header + COUNT] = float32_as_bits(float32(0.0))
+
+
+@part
+def _located(control, ids, begin, end, rows, hashes, beginning, fills, like, scratch, creates):
+    """The rows of some ids, created where there are none; how many of them there is room for."""
+    find(control, ids, begin, end, rows, hashes)
+    if control[INDEX] == 0 or not creates:
+        return end - begin
+    for i in range(end - begin):
+        if rows[i] < 0:
+            rows[i] = find_one(control, ids[begin + i], hashes[i])  # it may have been created just now
+        if rows[i] < 0:
+            rows[i] = _create(control, ids[begin + i], hashes[i], beginning, fills, like, scratch)
+            if rows[i] < 0:
+                return i
+    return end - begin
+
+
+def _fetch(control, ids, places, out, rule, rates, now, beginning, fills, creates, start):
+    """Writes the weights of rows to ``out``, row i to places[i]; rows that do not exist are created, or read as they
+    would begin. Returns how many ids are done: fewer than all if there is no room."""
+    width, count = control[WIDTH], len(ids)
+    rows, hashes = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.uint64)
+    scratch, g, before = np.empty(width, out.dtype), np.empty(width, out.dtype), np.empty(width, out.dtype)
+    words, (weights, slots, stride) = record_words(control), _places(control, out)
+    elements, moves = _elements(control, out), drifts(rule)
+    for begin in range(start, count, AT_ONCE):
+        end = min(begin + AT_ONCE, count)
+        room = _located(control, ids, begin, end, rows, hashes, beginning, fills, out, scratch, creates)
+        for i in range(room):
+            row, target = rows[i], out[places[begin + i]]
+            if row < 0:
+                fill(target, width, ids[begin + i], beginning)
+                continue
+            base = row * stride
+            if control[PRECISION] == NATIVE:
+                w = elements[base + weights : base + weights + width]
+            else:
+                w = scratch
+                _unpack(control, row, w)
+            place = row * control[WORDS] + control[HEADER] + VERSION
+            if moves and int64(words[place]) < now:
+                if not save(control, row):
+                    return begin + i
+                s = elements[base + slots : base + slots + control[SLOTS] * width]
+                catch_up(rule, w, s, width, rates, int64(words[place]), now, g, before)
+                words[place] = uint32(now)
+                if control[PRECISION] != NATIVE:
+                    _pack(control, row, w)
+            for column in range(width):
+                target[column] = w[column]
+        if room < end - begin:
+            return begin + room
+    return count
+
+
+def _push(control, ids, places, grads, rule, rates, now, beginning, fills, creates, start):
+    """Updates rows with gradients, that of ids[i] in row places[i], as step ``now``; returns how many are done."""
+    width, count = control[WIDTH], len(ids)
+    rows, hashes = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.uint64)
+    scratch, g, before = np.empty(width, grads.dtype), np.empty(width, grads.dtype), np.empty(width, grads.dtype)
+    words, (weights, slots, stride) = record_words(control), _places(control, grads)
+    elements, moves = _elements(control, grads), drifts(rule)
+    marks = carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
+    rate, decays = scratch.dtype.type(rates[now % RATES]), rule[KIND] != ADD
+    scale, lowest, highest = g.dtype.type(rule[SCALE]), g.dtype.type(rule[LOWEST]), g.dtype.type(rule[HIGHEST])
+    for begin in range(start, count, AT_ONCE):
+        end = min(begin + AT_ONCE, count)
+        room = _located(control, ids, begin, end, rows, hashes, beginning, fills, grads, scratch, creates)
+        for i in range(room):
+            row = rows[i]
+            if row < 0:
+                continue
+            if not save(control, row):
+                return begin + i
+            base, source = row * stride, grads[places[begin + i]]
+            if control[PRECISION] == NATIVE:
+                w = elements[base + weights : base + weights + width]
+            else:
+                w = scratch
+                _unpack(control, row, w)
+            s = elements[base + slots : base + slots + control[SLOTS] * width]
+            header = row * control[WORDS] + control[HEADER]
+            if moves and int64(words[header + VERSION]) < now - 1:
+                catch_up(rule, w, s, width, rates, int64(words[header + VERSION]), now - 1, g, before)
+            for column in range(width):
+                g[column] = min(max(scale * source[column], lowest), highest)
+            if decays:
+                decay(rule, w, g, width)
+            step(rule, w, s, width, g, rate, now)
+            if control[PRECISION] != NATIVE:
+                _pack(control, row, w)
+            words[header + VERSION] = uint32(now)
+            words[header + COUNT] = float32_as_bits(bits_as_float32(words[header + COUNT]) + float32(1.0))
+            marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
+        if room < end - begin:
+            return begin + room
+    return count
+
+
+_BATCH = (
+    "int64(int64[::1], int64[::1], int64[::1], {0}[:, ::1], float64[::1], float32[::1], int64, float64[::1], "
+    "float64[::1], boolean, int64)"
+)
+fetch32, fetch64 = (kernel(_BATCH.format(kind))(_fetch) for kind in ("float32", "float64"))
+push32, push64 = (kernel(_BATCH.format(kind))(_push) for kind in ("float32", "float64"))
+
+
+def _begin_rows(control, begin, end, beginning, fills, like):
+    """Fills the rows from ``begin`` to ``end`` of a table of fixed height with what they begin with."""
+    scratch = np.empty(control[WIDTH], like.dtype)
+    for row in range(begin, end):
+        _begin(control, row, control[FIRST] + row, beginning, fills, like, scratch)
+
+
+_BEGIN = "void(int64[::1], int64, int64, float64[::1], float64[::1], {0}[::1])"
+begin_rows32, begin_rows64 = (kernel(_BEGIN.format(kind))(_begin_rows) for kind in ("float32", "float64"))
+
+
+def _set_weights(control, begin, values):
+    """Replaces the weights of rows from ``begin`` on."""
+    width, (weights, _, stride) = control[WIDTH], _places(control, values)
+    elements, marks = _elements(control, values), carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
+    for i in range(len(values)):
+        row = begin + i
+        save(control, row)
+        if control[PRECISION] == NATIVE:
+            for column in range(width):
+                elements[row * stride + weights + column] = values[i, column]
+        else:
+            _pack(control, row, values[i])
+        marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
+
+
+_SET = "void(int64[::1], int64, {0}[:, ::1])"
+set_weights32, set_weights64 = (kernel(_SET.format(kind))(_set_weights) for kind in ("float32", "float64"))
+
+
+@kernel("int64(int64[::1], int64[::1], uint32[:, ::1], int64)")
+def replace(control, ids, records, start):
+    """Puts whole records into rows, created where there are none; returns how many are done."""
+    rows, hashes, words, marks = (
+        np.empty(AT_ONCE, np.int64),
+        np.empty(AT_ONCE, np.uint64),
+        record_words(control),
+        carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],)),
+    )
+    for i in range(start, len(ids)):
+        find(control, ids, i, i + 1, rows, hashes)
+        row = rows[0]
+        if row < 0 and control[INDEX] != 0:
+            row = add(control, ids[i], hash_of(ids[i]))
+        if row < 0 or not save(control, row):
+            return i
+        for word in range(control[WORDS]):
+            words[row * control[WORDS] + word] = records[i, word]
+        marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
+    return len(ids)
+
+
+@kernel("int64(int64[::1], int64, int64, uint8, uint32[:, ::1], int64[::1])")
+def copy_out(control, begin, end, mark, records, rows):
+    """Copies the records from ``begin`` to ``end`` for a snapshot; returns how many.
+
+    With a mark, only those that have it; they lose it. Those that were changed since it began have been saved.
+    """
+    words, marks = record_words(control), carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
+    count = 0
+    for row in range(begin, end):
+        if marks[row] & uint8(IS_SAVED):
+            marks[row] &= uint8(255 - IS_SAVED)
+            continue
+        place = row * control[WORDS]
+        if words[place + control[HEADER] + VERSION] == uint32(DEAD) or (mark and not marks[row] & mark):
+            continue
+        marks[row] &= uint8(255 - mark)
+        for word in range(control[WORDS]):
+            records[count, word] = words[place + word]
+        rows[count] = row
+        count += 1
+    return count
+
+
+def _evict(control, begin, end, oldest, smallest, fewest, like):
+    """Gives up rows from ``begin`` to ``end`` that were last updated before step ``oldest``, whose weights have a norm
+    below ``smallest``, or that were counted less than ``fewest`` times; returns how many."""
+    words, width, gone = record_words(control), control[WIDTH], 0
+    elements, (weights, _, stride) = _elements(control, like), _places(control, like)
+    scratch = np.empty(width, like.dtype)
+    for row in range(begin, end):
+        header = row * control[WORDS] + control[HEADER]
+        if words[header + VERSION] == uint32(DEAD):
+            continue
+        doomed = int64(words[header + VERSION]) < oldest or bits_as_float32(words[header + COUNT]) < fewest
+        if not doomed and smallest > 0.0:
+            if control[PRECISION] == NATIVE:
+                for column in range(width):
+                    scratch[column] = elements[row * stride + weights + column]
+            else:
+                _unpack(control, row, scratch)
+            doomed = np.sqrt(np.sum(scratch * scratch)) < smallest
+        if doomed and save(control, row):
+            free(control, row)
+            gone += 1
+    return gone
+
+
+_EVICT = "int64(int64[::1], int64, int64, int64, float64, float64, {0}[::1])"
+evict32, evict64 = (kernel(_EVICT.format(kind))(_evict) for kind in ("float32", "float64"))
+
+
+@kernel("void(int64[::1], int64, int64, float32)")
+def decay_counts(control, begin, end, factor):
+    """Multiplies the counts of rows."""
+    words = record_words(control)
+    for row in range(begin, end):
+        place = row * control[WORDS] + control[HEADER] + COUNT
+        words[place] = float32_as_bits(bits_as_float32(words[place]) * factor)

@@ -1,0 +1,164 @@
+"""A segment: a part of a table's rows with memory, index and lock of its own."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from refluid.runtime.tables.kernels import layout
+from refluid.runtime.tables.kernels.index import migrate
+from refluid.runtime.tables.memory import Mapping
+from refluid.runtime.tables.records import PRECISIONS, RecordForm
+
+_FIRST_ROWS = 1024
+_FULLEST = 0.8  # the share of the index that may be used; kernels know it as well
+_EMPTIEST = 4096  # entries that are moved to a new index with every batch, at least
+
+
+class Segment:
+    """Some rows of a table. Whoever reads or changes them holds ``lock``.
+
+    Args:
+      form: of the rows.
+      fixed: the first row and the number of rows of a table of fixed height; None for rows with any ids.
+    """
+
+    def __init__(self, form: RecordForm, fixed: tuple[int, int] | None = None):
+        self.form, self.lock = form, threading.Lock()
+        self.control = np.zeros(layout.CONTROL_SIZE, np.int64)
+        first, rows = fixed or (0, _FIRST_ROWS)
+        self._records, self._marks = Mapping(rows * form.bytes), Mapping(rows)
+        self._index: Mapping | None = None
+        self._old_index: Mapping | None = None
+        self._saved: Mapping | None = None
+        control = self.control
+        control[layout.WORDS], control[layout.HEADER] = form.words, form.header
+        control[layout.WIDTH], control[layout.SLOTS] = form.width, len(form.slots)
+        control[layout.PRECISION] = PRECISIONS[form.precision]
+        if fixed is None:
+            self._index = Mapping(4 * 2 * _FIRST_ROWS)
+            self._show_index()
+        else:
+            control[layout.FIRST], control[layout.USED] = first, rows
+        self._show_records()
+
+    def __len__(self) -> int:
+        return int(self.control[layout.USED] - self.control[layout.FREED])
+
+    @property
+    def used(self) -> int:
+        """How many records there have been; rows are among the first so many."""
+        return int(self.control[layout.USED])
+
+    @property
+    def bytes(self) -> int:
+        """The memory that rows and index take; what is only reserved does not count."""
+        index = sum(each.size for each in (self._index, self._old_index) if each is not None)
+        return self.used * (self.form.bytes + 1) + index
+
+    def run(self, kernel: Any, ids: np.ndarray, *arguments: Any) -> None:
+        """Calls a kernel that may run out of room, as often as it needs to be done with all ids; with the lock held."""
+        done, count = 0, len(ids)
+        self._make_progress(count)
+        while True:
+            done = kernel(self.control, ids, *arguments, done)
+            if done == count:
+                return
+            self.make_room()
+
+    def make_room(self) -> None:
+        """Makes room for at least one more row, and one more saved record."""
+        control = self.control
+        if control[layout.FROZEN] and control[layout.SAVED_USED] == control[layout.SAVED_CAPACITY]:
+            self._grow_saved()
+        if control[layout.USED] == control[layout.CAPACITY] and not control[layout.FREE]:
+            self._grow_records()
+        if self._is_full():
+            self._renew_index()
+
+    # Records
+
+    def _grow_records(self) -> None:
+        rows = min(2 * int(self.control[layout.CAPACITY]), layout.MOST_ROWS)
+        if rows == self.control[layout.CAPACITY]:
+            raise MemoryError(f"a segment of a table holds {layout.MOST_ROWS:,} rows at most; use more segments")
+        self._records.grow(rows * self.form.bytes)
+        self._marks.grow(rows)
+        self._show_records(rows)
+
+    def _show_records(self, rows: int | None = None) -> None:
+        control = self.control
+        control[layout.RECORDS], control[layout.MARKS] = self._records.address, self._marks.address
+        control[layout.CAPACITY] = self._records.size // self.form.bytes if rows is None else rows
+
+    # Index
+
+    def _is_full(self) -> bool:
+        if self._index is None:
+            return False
+        entries = self.control[layout.USED] + self.control[layout.STALE]
+        return entries + 1 > _FULLEST * (self.control[layout.INDEX_MASK] + 1)
+
+    def _renew_index(self) -> None:
+        """Begins to replace the index: by a larger one or, if many entries are stale, by one of the same size."""
+        assert self._index is not None
+        while self._old_index is not None:
+            self._make_progress(1 << 20)
+        size = self._index.size
+        if self.control[layout.USED] > 0.5 * _FULLEST * size // 4:
+            size *= 2
+        self._old_index, self._index = self._index, Mapping(size)
+        control = self.control
+        control[layout.OLD_INDEX], control[layout.OLD_MASK] = self._old_index.address, self._old_index.size // 4 - 1
+        control[layout.MIGRATED] = control[layout.STALE] = 0
+        self._show_index()
+
+    def _show_index(self) -> None:
+        assert self._index is not None
+        self.control[layout.INDEX], self.control[layout.INDEX_MASK] = self._index.address, self._index.size // 4 - 1
+
+    def _make_progress(self, count: int) -> None:
+        if self._old_index is None:
+            if self._is_full():
+                self._renew_index()
+            return
+        # Before the new index is full in turn, all of the old one must have been moved.
+        if migrate(self.control, max(_EMPTIEST, 8 * count)) == 0:
+            self.control[layout.OLD_INDEX] = 0
+            self._old_index = None
+
+    # Snapshots
+
+    def freeze(self, mark: int = 0) -> int:
+        """Begins a snapshot of all rows as they are now, or of those with a mark; returns the number of records."""
+        self.control[layout.WANTED] = mark
+        self._saved = Mapping(_FIRST_ROWS * self.form.bytes)
+        self._show_saved()
+        self.control[layout.COPIED] = self.control[layout.SAVED_USED] = 0
+        self.control[layout.FROZEN] = self.control[layout.USED]
+        return self.used
+
+    def saved(self) -> np.ndarray:
+        """Records that were changed after `freeze` and before they were copied, as they were; and forgets them."""
+        assert self._saved is not None
+        count = int(self.control[layout.SAVED_USED])
+        records = self._saved.as_array(np.uint32)[: count * self.form.words].reshape(count, self.form.words).copy()
+        self.control[layout.SAVED_USED] = 0
+        return records
+
+    def thaw(self) -> None:
+        """Ends a snapshot."""
+        self.control[layout.FROZEN] = 0
+        self._saved = None
+
+    def _grow_saved(self) -> None:
+        assert self._saved is not None
+        self._saved.grow(2 * self._saved.size)
+        self._show_saved()
+
+    def _show_saved(self) -> None:
+        assert self._saved is not None
+        self.control[layout.SAVED] = self._saved.address
+        self.control[layout.SAVED_CAPACITY] = self._saved.size // self.form.bytes

@@ -1,0 +1,202 @@
+"""An embedding table of one server: rows with any ids, or those of a part of a table of fixed height.
+
+Batches of different ids are read and updated at once. Rows are spread over segments, each with a lock of its own, by
+their shard: a number that follows from the id alone. Shards are what servers share a table out by.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refluid.runtime.tables.kernels import layout, merging, optimizers, rows
+from refluid.runtime.tables.records import RecordForm
+from refluid.runtime.tables.rules import Beginning, Rule, fills_of, zeros
+from refluid.runtime.tables.segment import Segment
+
+SHARDS = 256  # of every table with any ids; a power of two
+_SEGMENTS = 4
+
+
+class _Kernels(NamedTuple):
+    """The kernels for rows of one dtype."""
+
+    fetch: Any
+    push: Any
+    begin: Any
+    set_weights: Any
+    evict: Any
+
+
+_KERNELS = {
+    np.dtype(np.float32): _Kernels(rows.fetch32, rows.push32, rows.begin_rows32, rows.set_weights32, rows.evict32),
+    np.dtype(np.float64): _Kernels(rows.fetch64, rows.push64, rows.begin_rows64, rows.set_weights64, rows.evict64),
+}
+
+
+@dataclass
+class Table:
+    """The rows of a table that one server holds.
+
+    Args:
+      name: of the table.
+      form: of its rows.
+      rule: how gradients change them.
+      beginning: how they begin.
+      fills: the initial values of the optimizer's states.
+      fixed: the first row and the number of rows, for a part of a table of fixed height.
+    """
+
+    name: str
+    form: RecordForm
+    rule: Rule
+    beginning: Beginning = field(default_factory=zeros)
+    fills: Sequence[float] = ()
+    fixed: tuple[int, int] | None = None
+    step: int = 0  # how many updates it has seen
+    segments: list[Segment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = 1 if self.fixed is not None else _SEGMENTS
+        self.segments = [Segment(self.form, self.fixed) for _ in range(count)]
+        self._of_shards = np.arange(SHARDS, dtype=np.int64) % count
+        self._beginning, self._fills = self.beginning.numbers(), fills_of(self.fills or [0.0] * len(self.form.slots))
+        self._rates = np.zeros(optimizers.RATES, np.float32)
+        self._stepping = threading.Lock()
+        self._kernels, self._like = _KERNELS[self.form.dtype], np.empty(0, self.form.dtype)
+        if self.fixed is not None:
+            self._begin_all()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.segments))
+
+    @property
+    def bytes(self) -> int:
+        """The memory it takes."""
+        return sum(segment.bytes for segment in self.segments)
+
+    def read(self, ids: np.ndarray, *, creates: bool = True) -> np.ndarray:
+        """The weights of rows, as of now; rows that do not exist yet are created or, on request, only computed."""
+        out = np.empty((len(ids), self.form.width), self.form.dtype)
+        rule = self.rule.numbers()
+        for segment, places, chosen in self._parts(ids):
+            with segment.lock:
+                segment.run(
+                    self._kernels.fetch, chosen, places, out, rule, self._rates, self.step, self._beginning,
+                    self._fills, creates,
+                )  # fmt: skip
+        return out
+
+    def begin_step(self, rate: float) -> int:
+        """Begins the next update, with this learning rate; returns its number."""
+        with self._stepping:
+            self.step += 1
+            self._rates[self.step % optimizers.RATES] = rate
+            return self.step
+
+    def update(self, ids: np.ndarray, grads: np.ndarray, number: int, scale: float = 1.0) -> None:
+        """Updates rows with gradients, in the step that `begin_step` has begun; ids are different from each other."""
+        rule, grads = self.rule.scaled(self.rule.scale * scale).numbers(), np.ascontiguousarray(grads)
+        for segment, places, chosen in self._parts(ids):
+            with segment.lock:
+                segment.run(
+                    self._kernels.push, chosen, places, grads, rule, self._rates, number, self._beginning,
+                    self._fills, True,
+                )  # fmt: skip
+
+    def weights(self, begin: int, end: int) -> np.ndarray:
+        """The weights of rows of a table of fixed height, counted from its own first row, as of now."""
+        assert self.fixed is not None
+        return self.read(np.arange(begin, end, dtype=np.int64) + self.fixed[0])
+
+    def set_weights(self, begin: int, values: np.ndarray) -> None:
+        """Replaces the weights of rows of a table of fixed height, counted from its own first row."""
+        (segment,) = self.segments
+        with segment.lock:
+            self._kernels.set_weights(segment.control, begin, np.ascontiguousarray(values))
+
+    def put(self, ids: np.ndarray, records: np.ndarray) -> None:
+        """Replaces whole rows, or adds them."""
+        for segment, places, chosen in self._parts(ids):
+            with segment.lock:
+                segment.run(rows.replace, chosen, np.ascontiguousarray(records[places]))
+
+    def evict(self, *, before: int = 0, norm: float = 0.0, count: float = 0.0) -> int:
+        """Gives up rows last used before a step, with a smaller norm, or seen less often; returns how many."""
+        if self.fixed is not None:
+            raise ValueError(f"{self.name} has a fixed number of rows")
+        gone = 0
+        for segment in self.segments:
+            for begin, end in slices(segment.used):
+                with segment.lock:
+                    gone += self._kernels.evict(segment.control, begin, end, before, norm, count, self._like)
+        return gone
+
+    def decay_counts(self, factor: float) -> None:
+        """Multiplies all counts, so that what was seen long ago counts less."""
+        for segment in self.segments:
+            for begin, end in slices(segment.used):
+                with segment.lock:
+                    rows.decay_counts(segment.control, begin, end, np.float32(factor))
+
+    def records(self, mark: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Ids and records of all rows as they are now, or of those with a mark, which they lose; a part at a time.
+
+        Rows may be used and changed meanwhile: what was changed since is returned as it was.
+        """
+        for segment in self.segments:
+            with segment.lock:
+                segment.freeze(mark)
+        for segment in self.segments:
+            yield from self._records_of(segment, mark)
+
+    def _records_of(self, segment: Segment, mark: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        control = segment.control
+        try:
+            for begin, end in slices(int(control[layout.FROZEN])):
+                records = np.empty((end - begin, self.form.words), np.uint32)
+                numbers = np.empty(end - begin, np.int64)
+                with segment.lock:
+                    count = rows.copy_out(control, begin, end, mark, records, numbers)
+                    control[layout.COPIED] = end
+                    saved = segment.saved()
+                yield self._ids(records[:count], numbers[:count]), records[:count]
+                if len(saved):
+                    yield self._of_saved(saved)
+        finally:
+            with segment.lock:
+                segment.thaw()
+
+    def _of_saved(self, saved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        alive = self.form.versions_of(saved) != layout.DEAD
+        return self.form.ids_of(saved[alive]), saved[alive]
+
+    def _ids(self, records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        return self.form.ids_of(records) if self.fixed is None else numbers + self.fixed[0]
+
+    def _parts(self, ids: np.ndarray) -> Iterator[tuple[Segment, np.ndarray, np.ndarray]]:
+        """Segments, with the positions and values of the ids that belong to each."""
+        if len(self.segments) == 1:
+            yield self.segments[0], np.arange(len(ids), dtype=np.int64), np.ascontiguousarray(ids)
+            return
+        order, grouped = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
+        bounds = np.empty(len(self.segments) + 1, np.int64)
+        merging.partition(np.ascontiguousarray(ids), SHARDS, self._of_shards, order, grouped, bounds)
+        for segment, begin, end in zip(self.segments, bounds[:-1], bounds[1:], strict=True):
+            if end > begin:
+                yield segment, order[begin:end], grouped[begin:end]
+
+    def _begin_all(self) -> None:
+        """Fills the rows of a table of fixed height; memory of zeros needs no filling."""
+        (segment,) = self.segments
+        if self.beginning != zeros() or self._fills.any():
+            self._kernels.begin(segment.control, 0, segment.used, self._beginning, self._fills, self._like)
+
+
+def slices(count: int, size: int = 1 << 14) -> Iterator[tuple[int, int]]:
+    """Ranges that are short enough to hold a lock for: about a millisecond."""
+    return ((begin, min(begin + size, count)) for begin in range(0, count, size))

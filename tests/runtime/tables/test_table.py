@@ -1,0 +1,247 @@
+"""Rows of a table: any ids, begun alike whenever and wherever, found again while it grows, given up and reused."""
+
+import threading
+import zlib
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import paddle.fluid as fluid
+from refluid.runtime.tables.kernels import layout
+from refluid.runtime.tables.records import RecordForm
+from refluid.runtime.tables.rules import Rule, seeded
+from refluid.runtime.tables.table import Table
+
+SGD = Rule("sgd", {})
+
+
+def uniform(width=4, **options):
+    begins = seeded("uniform_random", {"min": -1.0, "max": 1.0}, seed=7, name_hash=1, dtype=np.dtype("float32"))
+    return Table("emb", RecordForm(width), SGD, begins, **options)
+
+
+def any_ids(count, seed=0):
+    """Different ids from all over int64, its ends among them."""
+    ids = np.random.RandomState(seed).randint(-(2**63), 2**63 - 1, count)
+    ids[:4] = [-(2**63), 2**63 - 1, 0, -1]
+    return np.unique(ids)[np.random.RandomState(seed).permutation(len(np.unique(ids)))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "initializer",
+    [
+        fluid.initializer.Uniform(-0.3, 0.7),
+        fluid.initializer.Normal(0.1, 2.0),
+        fluid.initializer.TruncatedNormal(0.0, 0.5),
+        fluid.initializer.Constant(0.25),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_rows_begin_as_those_of_the_local_program(initializer, dtype):
+    fluid.default_startup_program().random_seed = 11
+    fluid.layers.create_parameter([50, 12], dtype, attr=fluid.ParamAttr("emb", initializer=initializer))
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    expected = np.array(fluid.global_scope().find_var("emb").get_tensor())
+    (op,) = fluid.default_startup_program().global_block().ops
+    begins = seeded(op.type, op.attrs, 11, zlib.crc32(b"emb"), np.dtype(dtype))
+    table = Table("emb", RecordForm(12, np.dtype(dtype)), SGD, begins)
+    np.testing.assert_allclose(table.read(np.arange(50)), expected, atol=1e-6 if dtype == "float32" else 1e-12)
+
+
+def test_rows_begin_alike_in_any_order_and_any_batch():
+    ids, one, other = any_ids(1000), uniform(), uniform()
+    whole = one.read(ids)
+    order = np.random.RandomState(1).permutation(len(ids))
+    for begin in range(0, len(ids), 37):
+        chosen = order[begin : begin + 37]
+        np.testing.assert_array_equal(other.read(ids[chosen]), whole[chosen])
+    assert len(one) == len(other) == len(ids)
+    assert len(np.unique(whole)) > 0.99 * whole.size  # also those of ids beyond 2^32
+
+
+def test_rows_are_found_while_the_table_grows():
+    table, ids = uniform(width=1), any_ids(100_000)
+    values = np.arange(len(ids), dtype=np.float32).reshape(-1, 1)
+    start = table.read(ids)
+    for begin in range(0, len(ids), 999):
+        end = min(begin + 999, len(ids))
+        table.update(ids[begin:end], -values[begin:end], table.begin_step(1.0))
+        seen = np.random.RandomState(begin).randint(0, end, 50)
+        np.testing.assert_array_equal(table.read(ids[seen]), start[seen] + values[seen])
+    assert len(table) == len(ids)
+    assert table.bytes < 1.3 * len(ids) * table.form.bytes
+
+
+def test_a_batch_may_repeat_an_id():
+    table = uniform()
+    ids = np.array([5, 7, 5, 5])
+    rows = table.read(ids)
+    np.testing.assert_array_equal(rows[0], rows[2])
+    assert len(table) == 2
+
+
+def test_reading_without_creating_shows_what_rows_would_begin_with():
+    table, ids = uniform(), any_ids(100)
+    shown = table.read(ids, creates=False)
+    assert len(table) == 0
+    np.testing.assert_array_equal(table.read(ids), shown)
+
+
+def test_rows_are_given_up_by_age_norm_and_count_and_their_memory_is_used_again():
+    table = Table("emb", RecordForm(2), SGD)
+    ids = np.arange(5000)
+    table.update(ids, -np.ones((5000, 2), np.float32), table.begin_step(1.0))
+    table.update(ids[:1000], np.ones((1000, 2), np.float32), table.begin_step(1.0))  # now zero
+    table.update(ids[1000:2000], np.ones((1000, 2), np.float32), table.begin_step(0.5))
+    assert table.evict(norm=0.1) == 1000
+    assert table.evict(before=3) == 3000
+    assert len(table) == 1000 and table.evict(count=2.0) == 0
+    np.testing.assert_array_equal(table.read(ids[1000:2000], creates=False), np.full((1000, 2), 0.5))
+    assert not table.read(ids[:1000], creates=False).any()
+    fresh = np.arange(10_000, 14_000)
+    table.update(fresh, -np.ones((4000, 2), np.float32), table.begin_step(3.0))
+    assert len(table) == 5000 and sum(segment.used for segment in table.segments) < 1.1 * 5000
+    np.testing.assert_array_equal(table.read(fresh), np.full((4000, 2), 3.0))
+    np.testing.assert_array_equal(table.read(ids[1000:2000]), np.full((1000, 2), 0.5))
+    table.decay_counts(0.1)
+    assert table.evict(count=0.15) == 4000
+
+
+def test_rows_come_and_go_without_the_table_growing():
+    table = Table("emb", RecordForm(1), SGD)
+    for round_ in range(60):
+        ids = np.arange(2000) + 1000 * round_
+        table.update(ids, -np.ones((2000, 1), np.float32), table.begin_step(1.0))
+        np.testing.assert_array_equal(table.read(ids[:1000]), 2.0 if round_ else 1.0)
+        table.evict(before=round_ + 1)
+        assert len(table) == 2000
+    assert table.bytes < 4 * 2000 * table.form.bytes
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_weights_of_16_bits_are_rounded_to_nearest(precision):
+    table = Table("emb", RecordForm(7, slots=("Moment",), precision=precision), Rule("adagrad", {}))
+    values = np.random.RandomState(0).randn(300, 7).astype(np.float32) * 10.0 ** np.random.RandomState(1).randint(
+        -7, 5, (300, 1)
+    )
+    values[0] = [0.0, -0.0, 1e-30, 7e4, -7e4, np.inf, 65504]
+    copy = Table("emb", RecordForm(7, precision=precision), Rule("sgd", {}))
+    copy.update(np.arange(300), -values.astype(np.float32), copy.begin_step(1.0))
+    dtype = np.float16 if precision == "float16" else ml_dtypes.bfloat16
+    with np.errstate(over="ignore"):
+        expected = values.astype(np.float32).astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(copy.read(np.arange(300)), expected)
+    assert table.form.bytes == 16 + 2 * 8 + 4 * 7 + 4  # an even number of weights, of words
+
+
+def test_a_table_of_fixed_height_finds_rows_by_their_number():
+    table = Table(
+        "emb", RecordForm(3, slots=("Moment",), has_id=False), Rule("adagrad", {}), fills=[0.5], fixed=(100, 20)
+    )
+    assert len(table) == 20
+    table.set_weights(0, np.arange(60, dtype=np.float32).reshape(20, 3))
+    np.testing.assert_array_equal(table.read(np.array([119, 100])), [[57, 58, 59], [0, 1, 2]])
+    table.update(np.array([101]), np.ones((1, 3), np.float32), table.begin_step(1.0))
+    np.testing.assert_allclose(table.weights(1, 2), np.array([[3, 4, 5]]) - 1 / (np.sqrt(1.5) + 1e-6), rtol=1e-6)
+    with pytest.raises(ValueError, match="fixed number of rows"):
+        table.evict(before=5)
+
+
+def everything(table, mark=0):
+    parts = list(table.records(mark))
+    ids = np.concatenate([ids for ids, _ in parts])
+    records = np.concatenate([records for _, records in parts])
+    return ids, table.form.weights_of(records), records
+
+
+def test_records_are_those_of_the_moment_a_snapshot_begins():
+    """Rows change, appear and go while it is made; in each, the weight and the slot say in how many steps it was."""
+    table = Table("emb", RecordForm(2, slots=("Velocity",)), Rule("momentum", {"mu": 1.0}))
+    ids, ones = np.arange(60_000), -np.ones((60_000, 2), np.float32)
+    table.update(ids, ones, table.begin_step(0.0))
+    parts = table.records()
+    seen = [next(parts)]
+    stop, errors = threading.Event(), []
+
+    def change():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            try:
+                table.update(ids[number % 7 :: 7] + 0, ones[number % 7 :: 7], table.begin_step(1.0))
+                table.update(np.arange(10) + 100_000 + 10 * number, ones[:10], table.begin_step(1.0))
+            except Exception as error:  # noqa: BLE001 - shown below
+                errors.append(error)
+                return
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    while table.step < 50:
+        assert thread.is_alive()
+    seen += list(parts)
+    stop.set()
+    thread.join()
+    assert not errors
+    records = np.concatenate([records for _, records in seen])
+    found = np.concatenate([ids for ids, _ in seen])
+    assert len(found) == len(ids) and set(found.tolist()) == set(ids.tolist())
+    assert not table.form.weights_of(records).any()
+    np.testing.assert_array_equal(table.form.slot_of(records, "Velocity"), -1.0)
+    assert (table.form.versions_of(records) == 1).all()
+
+
+def test_only_rows_that_were_changed_since_the_last_time():
+    table, ids = uniform(), np.arange(5000)
+    table.update(ids, np.ones((5000, 4), np.float32), table.begin_step(0.1))
+    assert len(everything(table, layout.CHANGED)[0]) == 5000
+    table.read(ids)
+    assert len(everything(table, layout.CHANGED)[0]) == 0
+    table.update(ids[10:20], np.ones((10, 4), np.float32), table.begin_step(0.1))
+    changed, weights, _ = everything(table, layout.CHANGED)
+    assert sorted(changed) == list(range(10, 20))
+    np.testing.assert_array_equal(weights, table.read(changed))
+    assert len(everything(table)[0]) == 5000
+
+
+def test_rows_are_put_into_another_table():
+    table, ids = Table("emb", RecordForm(3, slots=("Moment",)), Rule("adagrad", {})), any_ids(3000)
+    table.update(ids, np.random.RandomState(0).randn(len(ids), 3).astype(np.float32), table.begin_step(0.1))
+    copy = Table("emb", table.form, table.rule, step=table.step)
+    for found, records in table.records():
+        copy.put(found, records)
+    np.testing.assert_array_equal(copy.read(ids), table.read(ids))
+    again = np.ones((len(ids), 3), np.float32)
+    for each in (table, copy):
+        each.update(ids, again, each.begin_step(0.1))
+    np.testing.assert_array_equal(copy.read(ids), table.read(ids))
+
+
+def test_several_threads_lose_no_update():
+    table = Table("emb", RecordForm(2), SGD)
+    ids = any_ids(3000)
+
+    def add():
+        random = np.random.RandomState(threading.get_ident() % 2**31)
+        for _ in range(40):
+            chosen = random.permutation(ids)
+            table.update(chosen, -np.ones((len(ids), 2), np.float32), table.begin_step(1.0))
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(table.read(ids), 160.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [((0,), "at least one weight"), ((4, np.dtype("int64")), "float32 or float64, not int64")],
+)
+def test_forms_that_cannot_be_are_refused(arguments, problem):
+    with pytest.raises((ValueError, TypeError), match=problem):
+        RecordForm(*arguments)
+    with pytest.raises(ValueError, match="cannot be stored as float16"):
+        RecordForm(4, np.dtype("float64"), precision="float16")
