@@ -77,9 +77,15 @@ def _sum_columns(sums, x, first, across, spans, top, bottom):
 
 
 @fast
+def _numbers(images, down, across):
+    """How many regions there are and how many are real, and their rows and columns of bins."""
+    count = images.shape[0] - 1
+    return count, images[-1], down.shape[0] // count, across.shape[0] // count
+
+
+@fast
 def _pool(images, x, down, across, out, part, parts):
-    count, real = images.shape[0] - 1, images[-1]
-    high, wide = down.shape[0] // max(count, 1), across.shape[0] // max(count, 1)
+    count, real, high, wide = _numbers(images, down, across)
     height, width, bins = down.shape[1], across.shape[1], high * wide
     sums = np.empty((height * wide, x.shape[1]), np.float32)
     of_rows, of_columns = np.empty((high, 2), np.int64), np.empty((wide, 2), np.int64)
@@ -106,8 +112,7 @@ def _spread(images, gradient, down, across, out, part, parts):
     begin, end = columns_of_part(out.shape[1], part, parts)
     for i in range(out.shape[0]):
         fill(out[i, begin:end], ZERO)
-    count, real = images.shape[0] - 1, images[-1]
-    high, wide = down.shape[0] // max(count, 1), across.shape[0] // max(count, 1)
+    count, real, high, wide = _numbers(images, down, across)
     height, width, bins = down.shape[1], across.shape[1], high * wide
     of_row = np.empty(end - begin, np.float32)
     of_rows, of_columns = np.empty((high, 2), np.int64), np.empty((wide, 2), np.int64)
@@ -129,8 +134,7 @@ def _spread(images, gradient, down, across, out, part, parts):
 @fast
 def _weight_gradients(images, x, down, across, gradient, of_down, of_across, part, parts):
     """The gradients of weights that are not zero; of the others it is left out."""
-    count, real = images.shape[0] - 1, images[-1]
-    high, wide = down.shape[0] // max(count, 1), across.shape[0] // max(count, 1)
+    count, real, high, wide = _numbers(images, down, across)
     height, width, bins = down.shape[1], across.shape[1], high * wide
     sums, of_row = np.empty((height * wide, x.shape[1]), np.float32), np.empty(x.shape[1], np.float32)
     of_rows, of_columns = np.empty((high, 2), np.int64), np.empty((wide, 2), np.int64)

@@ -72,3 +72,30 @@ def boxes_of_two_stages(fluid, x, prior, four, codes, scores):
 @layer_case(CASES, grads=False, x=f32(2, 8, 2, 3))
 def corners_of_polygons(fluid, x):
     return fluid.layers.polygon_box_transform(x, name="corners")
+
+
+@layer_case(CASES, a=f32(2, 4, 4, 4), b=f32(2, 3, 2, 3), c=f32(2, 2, 1, 1), image=f32(2, 3, 32, 32))
+def head_of_ssd(fluid, a, b, c, image):
+    ratios = [[2.0], [2.0, 3.0], [2.0]]
+    return list(fluid.layers.multi_box_head([a, b, c], image, 32, 3, ratios, min_ratio=20, max_ratio=90))
+
+
+@layer_case(CASES, a=f32(2, 4, 4, 4), b=f32(2, 3, 2, 3), image=f32(2, 3, 32, 32))
+def head_of_ssd_with_sizes(fluid, a, b, image):
+    return list(
+        fluid.layers.multi_box_head(
+            inputs=[a, b],
+            image=image,
+            base_size=32,
+            num_classes=3,
+            aspect_ratios=[2.0, [2.0, 3.0]],
+            min_sizes=[[10.0, 4.0], 20.0],
+            max_sizes=[[20.0, 9.0], 30.0],
+            steps=[8.0, 16.0],
+            kernel_size=3,
+            pad=1,
+            flip=False,
+            clip=True,
+            min_max_aspect_ratios_order=True,
+        )
+    )

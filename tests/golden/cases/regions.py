@@ -36,6 +36,7 @@ CASES += [
     align("two_points", sampling_ratio=2),
     align("large_bins", sampling_ratio=-1, pooled_height=1, pooled_width=1, spatial_scale=1.0),
     align("small_bins", sampling_ratio=3, pooled_height=7, pooled_width=5, spatial_scale=0.25),
+    align("close_bins", sampling_ratio=-1, pooled_height=7, pooled_width=5, spatial_scale=0.25),
     align("nested", rois=Lod(ROIS, NESTED), sampling_ratio=1),
     align("float64", f64(3, 2, 6, 7), Lod(ROIS.astype("float64"), CUT), grads="", sampling_ratio=-1),
     Case(
@@ -129,8 +130,11 @@ def head_of_faster_rcnn(fluid, x, rois):
     x = layers.conv2d(x, 4, 3, padding=1)
     aligned = layers.roi_align(x, rois, 2, 2, 0.5, 2, name="aligned")
     pooled = layers.roi_pool(x, rois, 2, 2, 0.5)
-    # What reduces over regions must leave padding out.
-    scores = layers.fc(aligned, 3, act="softmax")
+    # What mixes regions must leave padding out.
+    inner = layers.pool2d(
+        layers.batch_norm(layers.conv2d(aligned, 3, 2, bias_attr=False), act="relu"), global_pooling=True
+    )
+    scores = layers.fc(inner, 3, act="softmax")
     return [scores, layers.reduce_sum(pooled, dim=0), layers.reduce_mean(scores, dim=0)]
 
 

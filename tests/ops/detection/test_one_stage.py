@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+from refluid.lowering.plan import Where, make_plan
 
 ANCHORS = [10, 13, 16, 30]
 
@@ -127,3 +128,32 @@ def test_labels_of_the_focal_loss_that_do_not_fit_are_an_error():
         fluid.layers.sigmoid_focal_loss(x, data("l", [3], dtype="int32"), count)
     with pytest.raises(TypeError, match="int64"):
         fluid.layers.sigmoid_focal_loss(x, data("k", [3, 1], dtype="int64"), count)
+
+
+def test_one_stage_detectors_train_in_one_compiled_piece():
+    layers, x, image = fluid.layers, data("x", [2, 4, 3, 3]), data("image", [2, 3, 30, 30])
+    truth = data("box", [2, 5, 4]), data("label", [2, 5], dtype="int32")
+    moved = layers.deformable_conv(x, layers.conv2d(x, 18, 3, padding=1), None, 16, 3, padding=1, modulated=False)
+    offsets, scores, boxes, _ = layers.multi_box_head([x], image, 30, 5, [2.0], min_sizes=[4.0], max_sizes=[9.0])
+    decoded = layers.box_coder(boxes, [0.1] * 4, offsets, "decode_center_size")
+    loss = layers.mean(layers.yolov3_loss(moved, *truth, ANCHORS, [0, 1], 3, 0.7, 32)) + layers.mean(scores)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    plan = make_plan(fluid.default_main_program().global_block(), [loss.name, decoded.name])
+    assert [piece.where for piece in plan.pieces] == [Where.COMPILED]
+
+
+def test_a_head_on_one_map_has_the_shapes_of_one_on_several():
+    x, image = data("x", [2, 4, 3, 3]), data("image", [2, 3, 30, 30])
+    offsets, scores, boxes, _ = fluid.layers.multi_box_head([x], image, 30, 5, [2.0], min_sizes=[4.0], max_sizes=[9.0])
+    assert offsets.shape[2] == 4 and scores.shape[2] == 5 and boxes.shape == (36, 4)
+    assert boxes.stop_gradient
+
+
+def test_a_head_whose_sizes_do_not_fit_its_maps_is_an_error():
+    x, image = data("x", [2, 4, 3, 3]), data("image", [2, 3, 30, 30])
+    with pytest.raises(ValueError, match="aspect_ratios must have an element for each of 3 inputs"):
+        fluid.layers.multi_box_head([x] * 3, image, 30, 5, [2.0], min_ratio=20, max_ratio=90)
+    with pytest.raises(ValueError, match="pass min_sizes and max_sizes, or, for more than two inputs"):
+        fluid.layers.multi_box_head([x] * 2, image, 30, 5, [2.0, 2.0], min_ratio=20, max_ratio=90)
+    with pytest.raises(ValueError, match="inputs must be a list of feature maps"):
+        fluid.layers.multi_box_head(x, image, 30, 5, [2.0])

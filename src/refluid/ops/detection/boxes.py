@@ -42,12 +42,16 @@ def areas(boxes: Any, normalized: bool = True) -> Any:
 
 def pairwise_iou(x: Any, y: Any, normalized: bool = True) -> Any:
     """The intersection of every box of x with every box of y, over their union: [rows of x, rows of y]."""
-    x, y = x[:, None], y[None, :]
-    lower, upper = jnp.maximum(x[..., :2], y[..., :2]), jnp.minimum(x[..., 2:], y[..., 2:])
-    sides = jnp.maximum(upper - lower + extra_pixel(normalized), 0)
-    common = sides[..., 0] * sides[..., 1]
-    union = areas(x, normalized) + areas(y, normalized) - common
+    width, height = (_common_side(x[:, i::2], y[:, i::2], extra_pixel(normalized)) for i in (0, 1))
+    common = width * height
+    union = areas(x, normalized)[:, None] + areas(y, normalized) - common
     return common / (union + jnp.asarray(_SMALL, union.dtype))
+
+
+def _common_side(x: Any, y: Any, extra: int) -> Any:
+    """The length of what every interval of x has in common with every interval of y."""
+    lower, upper = jnp.maximum(x[:, :1], y[:, 0]), jnp.minimum(x[:, 1:], y[:, 1])
+    return jnp.maximum(upper - lower + extra, 0)
 
 
 def centered(boxes: Any, normalized: bool = True) -> Centered:

@@ -10,7 +10,10 @@ import jax.numpy as jnp
 
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import sequences_only_in
 from refluid.ops.detection.sampling import four_pixels, sum_rows
+
+_ROWS = sequences_only_in("Input", "Offset", "Mask")
 
 
 def _infer(inputs: Described, attrs: dict[str, Any]) -> Described:
@@ -23,7 +26,7 @@ def _infer(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 
 # Sizes that are not known cannot stand for each other: the result may be smaller than the image.
-@op("deformable_conv", inputs="Input Offset Mask Filter", outputs="Output", infer=_infer)
+@op("deformable_conv", inputs="Input Offset Mask Filter", outputs="Output", infer=_infer, row_wise=_ROWS)
 def deformable_conv(
     x,
     offset,
@@ -41,7 +44,7 @@ def deformable_conv(
     return _convolution(x, offset, mask, filter, strides, paddings, dilations, groups, deformable_groups)
 
 
-@op("deformable_conv_v1", inputs="Input Offset Filter", outputs="Output", infer=_infer)
+@op("deformable_conv_v1", inputs="Input Offset Filter", outputs="Output", infer=_infer, row_wise=_ROWS)
 def deformable_conv_v1(
     x,
     offset,

@@ -9,7 +9,7 @@ from refluid.ops.core.values import Ragged, plain
 from refluid.ops.detection.boxes import centered, corners, decode, require_boxes
 
 
-@op("polygon_box_transform", inputs="Input", outputs="Output", grad=None)
+@op("polygon_box_transform", inputs="Input", outputs="Output", grad=None, row_wise=True)
 def polygon_box_transform(x):
     """Absolute coordinates of corners, from those relative to each cell of a map of a quarter of the image's size."""
     if x.ndim != 4 or x.shape[1] % 2:

@@ -45,10 +45,13 @@ class Regions:
         padded = isinstance(rows, Ragged)
         real = rows.rows if padded else boxes.shape[0]
         if offsets is not None:
-            found = last_at_most(plain(offsets).reshape(-1), jnp.arange(boxes.shape[0]))
+            offsets = plain(offsets).reshape(-1)
+            if offsets.shape[0] != images + 1:
+                raise ValueError(f"the regions are those of {offsets.shape[0] - 1} images, but X has {images}")
+            found = last_at_most(offsets, jnp.arange(boxes.shape[0]))
         elif not padded or not rows.levels:
             raise ValueError(
-                "ROIs must hold a sequence for each image: feed a LoDTensor, or pass the offsets as RoisLod"
+                "ROIs must hold a sequence for each image: feed a LoDTensor to a variable with lod_level=1"
             )
         else:
             if rows.sequences != images and len(rows.offsets) == 1:

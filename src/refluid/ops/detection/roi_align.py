@@ -13,9 +13,8 @@ import jax.numpy as jnp
 from refluid.ops.core.registry import op
 from refluid.ops.detection.regions import Regions, infer_bins, pool_regions, quotient, region_offsets
 
-_NEAR = (
-    7  # samples that can fall between two pixels around a third: they are at least half a pixel apart, plus rounding
-)
+# Points of a bin that can be within a pixel of one: if there are several, they are at least half a pixel apart.
+_NEAR = 7
 
 
 @op(
@@ -58,12 +57,12 @@ def _sampled_closely(start: Any, extent: Any, bins: int, size: int, _: int) -> A
     count = jnp.ceil(step)
     first = start[:, None, None] + jnp.arange(bins, dtype=start.dtype)[:, None] * step
     pixel = jnp.arange(size, dtype=start.dtype)
-    nearest = jnp.floor((pixel - 1 - first) * count / step - 0.5)
+    nearest = jnp.maximum(jnp.floor((pixel - 1 - first) * count / step - 0.5), 0)
     total = 0
     for i in range(_NEAR):
         point = nearest + i
         places = first + (point + 0.5) * step / count
-        total += jnp.where((point >= 0) & (point < count), _tent(places, pixel, size), 0)
+        total += jnp.where(point < count, _tent(places, pixel, size), 0)
     return total / count
 
 

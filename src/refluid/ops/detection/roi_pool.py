@@ -49,40 +49,50 @@ def _maxima(x: Any, regions: Regions, rows: Any, columns: Any) -> tuple[Any, Any
     if kernel is not None and height * width < kernel.LARGEST_IMAGE:
         out, places = kernel.find(regions.packed(height, width), rows.reshape(-1), columns.reshape(-1), pixels)
     else:
-        out, places = _found_by_masks((samples, height, width), regions.images, rows, columns, pixels)
+        out, places = _found_by_loops((samples, height, width), regions.images, rows, columns, pixels)
     out, places = (values.reshape(shape).transpose(0, 3, 1, 2) for values in (out, places))
     return out, lax.stop_gradient(places).astype(jnp.int64)
 
 
 @custom_vjp(0)
-def _found_by_masks(shape, images, rows, columns, pixels):
-    """What the kernel finds, with operations of any backend."""
-    _, height, width = shape
-    x = pixels.reshape(*shape, -1)
-    lowest = jnp.finfo(x.dtype).min
+def _found_by_loops(shape, images, rows, columns, pixels):
+    """What the kernel finds, with operations of any backend: one pixel of all bins after the other."""
+    width, channels = shape[2], pixels.shape[1]
+    lowest, count = jnp.finfo(pixels.dtype).min, images.shape[0]
+    first, high = images * (shape[1] * width), rows.shape[1]
 
-    def find(region):
-        image, rows, columns = region
-        in_row, in_column = (
-            (edges[:, :1] <= jnp.arange(size)) & (jnp.arange(size) < edges[:, 1:])
-            for edges, size in ((rows, height), (columns, width))
+    def look(found, x, x_places, counts):
+        best, places = found
+        larger = counts & (x > best)
+        return jnp.where(larger, x, best), jnp.where(larger, x_places, places)
+
+    def nothing(*bins):
+        return tuple(jnp.full((count, *bins, channels), value, pixels.dtype) for value in (lowest, -1))
+
+    def row_of_pixels(t, found):
+        y = rows[:, :, 0].min(1) + t
+
+        def pixel(i, best):
+            place = (y * width)[:, None] + jnp.minimum(columns[:, :, 0] + i, width - 1)
+            place = jnp.minimum(place, shape[1] * width - 1)  # regions that have ended look at any pixel
+            counts = (columns[:, :, 0] + i < columns[:, :, 1])[..., None]
+            return look(best, pixels[first[:, None] + place], place[..., None].astype(pixels.dtype), counts)
+
+        best, places = lax.fori_loop(
+            0, jnp.max(columns[:, :, 1] - columns[:, :, 0], initial=0), pixel, nothing(columns.shape[1])
         )
-        best = jnp.where(in_column[:, None, :, None], x[image], lowest)  # [columns of bins, height, width, channels]
-        column = jnp.argmax(best, 2)
-        best = jnp.where(in_row[:, None, :, None], jnp.max(best, 2), lowest)  # [rows, columns, height, channels]
-        row = jnp.argmax(best, 2)
-        column = jnp.take_along_axis(column[None], row[:, :, None], 2)[:, :, 0]
-        found = jnp.max(best, 2)
-        is_empty = ~(in_row.any(1)[:, None] & in_column.any(1))[..., None]
-        place = jnp.where(found > lowest, row * width + column, -1)
-        return jnp.where(is_empty, 0, found), jnp.where(is_empty, -1, place).astype(x.dtype)
+        inside = (rows[:, :, 0] <= y[:, None]) & (y[:, None] < rows[:, :, 1])
+        return look(found, best[:, None], places[:, None], inside[..., None, None])
 
-    found, places = lax.map(find, (images, rows, columns))
-    return found.reshape(-1, pixels.shape[1]), places.reshape(-1, pixels.shape[1])
+    most = jnp.max(rows[:, :, 1].max(1) - rows[:, :, 0].min(1), initial=0)
+    out, places = lax.fori_loop(0, most, row_of_pixels, nothing(high, columns.shape[1]))
+    is_empty = (rows[:, :, None, 0] >= rows[:, :, None, 1]) | (columns[:, None, :, 0] >= columns[:, None, :, 1])
+    out = jnp.where(is_empty[..., None], 0, out)
+    return out.reshape(-1, channels), places.reshape(-1, channels)
 
 
 def _forward(shape, images, rows, columns, pixels):
-    found, places = _found_by_masks(shape, images, rows, columns, pixels)
+    found, places = _found_by_loops(shape, images, rows, columns, pixels)
     bins = rows.shape[1] * columns.shape[1]
     return (found, places), (jnp.repeat(images, bins), places)
 
@@ -96,4 +106,4 @@ def _backward(shape, saved, gradients):
     return None, None, None, of_pixels.at[rows, jnp.arange(channels)].add(gradients[0], mode="drop")
 
 
-_found_by_masks.defvjp(_forward, _backward)
+_found_by_loops.defvjp(_forward, _backward)
