@@ -15,7 +15,7 @@ TRAINING := $(addprefix tests/golden/test_training.py::test_training, \
 	[models/fit-a-line] [models/mnist-mlp-adam] [models/lenet-adam] [models/transformer-encoder] \
 	[models/recommender-sparse] [books/understand-sentiment-conv] [books/understand-sentiment-stacked-lstm] \
 	[books/word2vec] [books/recommender-system])
-AS_USERS := tests/kernels/test_adam.py tests/kernels/test_matmul.py tests/ops/nn/test_conv.py tests/ops/nn/test_norm.py \
+AS_USERS := tests/kernels/test_adam.py tests/kernels/test_matmul.py tests/kernels/test_regions.py tests/ops/nn/test_conv.py tests/ops/nn/test_norm.py \
 	tests/ops/nn/test_softmax.py tests/ops/nn/test_embedding.py $(TRAINING) \
 	tests/end_to_end/test_examples.py::test_an_example_learns[distributed_ctr.py]
 

@@ -221,6 +221,7 @@ def test_dir_of_layers_lists_layers_and_fluid_modules_only():
     modules = {
         "collective",
         "control_flow",
+        "detection",
         "io",
         "learning_rate_scheduler",
         "loss",

@@ -15,7 +15,8 @@ fast = njit(error_model="numpy", fastmath=_FAST)
 in_order = njit(error_model="numpy", fastmath=_FAST - {"reassoc"})
 inlined = njit(error_model="numpy", fastmath=_FAST, forceinline=True)
 
-ONE, HALF = np.float32(1), np.float32(0.5)
+ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
+_LINE = 16  # elements in a cache line
 _FLAT = np.float32(7.9988117)  # beyond it, tanh is 1
 # tanh(x) is nearly x p(x * x) / q(x * x), with coefficients from the highest power down.
 _P = tuple(
@@ -65,6 +66,43 @@ def add_row(target, i, source, j):
     """target[i] += source[j]"""
     for k in range(target.shape[1]):
         target[i, k] += source[j, k]
+
+
+@fast
+def fill(row, value):
+    """row = value, in all places."""
+    for k in range(row.shape[0]):
+        row[k] = value
+
+
+@fast
+def add_scaled(row, a, x):
+    """row += a * x"""
+    for k in range(row.shape[0]):
+        row[k] += a * x[k]
+
+
+@fast
+def add_two_scaled(row, a, x, b, y):
+    """row += a * x + b * y"""
+    for k in range(row.shape[0]):
+        row[k] += a * x[k] + b * y[k]
+
+
+@fast
+def dot(x, y):
+    """The sum of x * y."""
+    total = ZERO
+    for k in range(x.shape[0]):
+        total += x[k] * y[k]
+    return total
+
+
+@fast
+def columns_of_part(width, part, parts):
+    """The first column of a part and one after its last: whole cache lines."""
+    lines = (width + _LINE - 1) // _LINE
+    return lines * part // parts * _LINE, min(lines * (part + 1) // parts * _LINE, width)
 
 
 @fast

@@ -1,0 +1,1 @@
+"""Layers for detection: boxes, priors, regions of interest and losses."""

@@ -1,0 +1,1 @@
+"""Detection: boxes, priors, regions of interest and losses."""
