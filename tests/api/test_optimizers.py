@@ -181,7 +181,7 @@ def test_without_restore_parameters_keep_their_averages():
 
 
 def test_mistakes_are_told_early():
-    with pytest.raises(TypeError, match="learning_rate must be a number or a variable, not str"):
+    with pytest.raises(TypeError, match="learning_rate must be a number, a variable or a schedule, not str"):
         fluid.optimizer.SGD("0.1")
     with pytest.raises(TypeError, match="grad_clip must be a GradientClipByValue"):
         fluid.optimizer.SGD(0.1, grad_clip=1.0)
