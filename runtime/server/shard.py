@@ -1,7 +1,8 @@
-"""The state of one server: variables in a scope, and the update that training applies to them.
+"""The state of one server: variables in a scope, tables of rows, and the update that training applies to them.
 
 The learning-rate block and all optimize blocks of the server's program become one compiled function, so that an update
-is one call. The operators are those that would have run on a trainer.
+is one call. The operators are those that would have run on a trainer. Parameters whose gradients are rows are tables
+(`held_tables`), which are updated row by row.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.staging import Shifted
 from refluid.lowering.step import CompiledStep, Step
 from refluid.ops.core.values import SelectedRows
+from refluid.runtime.server.held_tables import HeldTable
+from refluid.runtime.server.table_updates import NotRowByRowError, read_table_update
 from refluid.runtime.transport.wire import Rows, RowSizes, Value
 from refluid.scope import Scope
 
@@ -47,6 +50,28 @@ class Shard:
         self._schedule: Step | None = None
         self.slices: list[str] = list(listen.attrs.get(SLICES, ()))
         self._copies = _copies_per_trainer(self._blocks)
+        self.tables: dict[str, HeldTable] = {}  # by parameter
+        self._taken: set[int] = set()  # positions of operators that update tables
+        self._find_tables(listen)
+        self._held_by = {name: table for table in self.tables.values() for name in table.variables}
+
+    def _find_tables(self, listen: Operator) -> None:
+        ops = [op for block in self._all_blocks() for op in block.ops]
+        places = {id(op): place for place, op in enumerate(ops)}
+        parts = {part.name: part for part in map(Slice.parse, self.slices)}
+        for text in listen.attrs.get("sparse_grad_to_param", ()):
+            pushed, _, param = text.partition(":")
+            received = {name for name in listen.input("X") if _split_trainer(name)[0] == pushed}
+            try:
+                update, taken = read_table_update(ops, param, pushed, received)
+            except NotRowByRowError:
+                continue  # the compiled update takes selected rows as well, only slower
+            self.tables[param] = HeldTable(update, self._program.global_block(), self._scope, parts[param])
+            self._taken |= {places[op] for op in taken}
+
+    def _all_blocks(self) -> list[Block]:
+        """The blocks of an update, in order."""
+        return self._blocks if self._lr_block is None or not self._per_trainer else [self._lr_block, *self._blocks]
 
     # Variables
 
@@ -63,10 +88,16 @@ class Shard:
 
     def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """The current values by name; later updates do not change what was returned."""
-        return {name: np.asarray(self._held(name)) for name in names}
+        return {name: self._read(name) for name in names}
+
+    def _read(self, name: str) -> np.ndarray:
+        table = self._held_by.get(name)
+        return np.asarray(self._held(name)) if table is None else table.read(name)
 
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
         """Some rows of a table."""
+        if name in self.tables:
+            return self.tables[name].rows(ids)
         table = np.asarray(self._held(name))
         if ids.size and (ids.min() < 0 or ids.max() >= table.shape[0]):
             bad = ids[(ids < 0) | (ids >= table.shape[0])][0]
@@ -80,7 +111,10 @@ class Shard:
             raise ValueError(
                 f"cannot write {value.dtype}{list(value.shape)} to {name}, which is {held.dtype}{list(held.shape)}"
             )
-        self._put(name, value)
+        if name in self.tables:
+            self.tables[name].write(value)
+        else:
+            self._put(name, value)
 
     def _put(self, name: str, value: Any) -> None:
         self._scope.var(name).get_tensor().value = jax.device_put(np.array(value), self._place.device())
@@ -107,12 +141,28 @@ class Shard:
             update = self._updates[len(pushes)] = self._make_update(len(pushes))
         for _ in range(0 if self._per_trainer else schedule_steps):
             self._advance_schedule(update)
-        values = [
-            np.array([trainer], np.int64) if name == TRAINER_ID else self._fed(name, pushes, position)
-            for name, position in update.feeds
-        ]
-        with jax.enable_x64(True):
-            update.step(values)
+        scale = 1.0 / len(pushes) if self._per_trainer else 1.0
+        gathered = {table.update.param: table.gather(pushes) for table in self.tables.values()}
+        if update.step is not None:
+            squares = {
+                table.update.squares: table.squares(gathered[param][1], scale)
+                for param, table in self.tables.items()
+                if table.update.squares is not None
+            }
+            values = [
+                np.array([trainer], np.int64) if name == TRAINER_ID
+                else squares[name] if name in squares
+                else self._fed(name, pushes, position)
+                for name, position in update.feeds
+            ]  # fmt: skip
+            with jax.enable_x64(True):
+                update.step(values)
+        for param, table in self.tables.items():
+            rate, factor = (self._number(name) for name in (table.update.rate, table.update.factor))
+            table.apply(*gathered[param], rate, scale * factor)
+
+    def _number(self, name: str | None) -> float:
+        return 1.0 if name is None else float(np.asarray(self._held(name)).reshape(-1)[0])
 
     def _fed(self, name: str, pushes: Sequence[Mapping[str, Value]], position: int) -> Any:
         value = pushes[position][name]
@@ -123,19 +173,24 @@ class Shard:
         return SelectedRows(*value.padded(height, size), height)
 
     def _make_update(self, pushes: int) -> _Update:
-        blocks = self._blocks if self._lr_block is None or not self._per_trainer else [self._lr_block, *self._blocks]
-        main = _as_one_block(self._program, blocks)
+        main = _as_one_block(self._program, self._all_blocks())
+        main.ops = [op for place, op in enumerate(main.ops) if place not in self._taken]
         for op, following in zip(main.ops, [*main.ops[1:], None], strict=True):
             _take_pushes(op, following, pushes, self._trainers)
         reads, _ = reads_and_writes(main.ops)
+        updates = [table.update for table in self.tables.values()]
+        squares = {update.squares for update in updates}
         feeds: list[tuple[str, int]] = []
         names: list[str] = []
         for name in reads:
             plain, trainer = _split_trainer(name)
-            if plain in self.pushable or name == TRAINER_ID:
+            if plain in self.pushable or name == TRAINER_ID or name in squares:
                 names.append(name)
                 feeds.append((plain, trainer))
         state = set(reads) - set(names)
+        state |= {name for update in updates for name in (update.rate, update.factor) if name is not None}
+        if not main.ops:
+            return _Update(None, feeds, state)
         held = {Slice.parse(text).name for text in self.slices}  # a learning rate is written and saved, but not read
         return _Update(self._compile(main, names, state | held), feeds, state)
 
@@ -168,7 +223,7 @@ class Shard:
 class _Update(NamedTuple):
     """A compiled update and what it is fed."""
 
-    step: Step
+    step: Step | None  # None if there are only tables
     feeds: Sequence[tuple[str, int]]  # a pushed variable, and the position of the push that has it
     state: set[str]
 

@@ -61,12 +61,18 @@ class RecordForm:
             return np.ascontiguousarray(halves).view(np.float16).astype(np.float32)
         return (halves.astype(np.uint32) << 16).view(np.float32)
 
-    def slot_of(self, records: np.ndarray, name: str) -> np.ndarray:
-        """One state of the optimizer for records."""
+    def columns(self, slot: str | None) -> slice:
+        """Which words of a record are a slot, or the weights."""
         element = self.dtype.itemsize // 4
         weights = self.width * element if self.precision == "native" else -(-self.width // 2)
-        begin = self.header + weights + self.slots.index(name) * self.width * element
-        return np.ascontiguousarray(records[:, begin : begin + self.width * element]).view(self.dtype)
+        if slot is None:
+            return slice(self.header, self.header + weights)
+        begin = self.header + weights + self.slots.index(slot) * self.width * element
+        return slice(begin, begin + self.width * element)
+
+    def slot_of(self, records: np.ndarray, name: str) -> np.ndarray:
+        """One state of the optimizer for records."""
+        return np.ascontiguousarray(records[:, self.columns(name)]).view(self.dtype)
 
     def ids_of(self, records: np.ndarray) -> np.ndarray:
         """The ids of records."""

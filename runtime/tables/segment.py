@@ -58,6 +58,11 @@ class Segment:
         index = sum(each.size for each in (self._index, self._old_index) if each is not None)
         return self.used * (self.form.bytes + 1) + index
 
+    def records(self) -> np.ndarray:
+        """All records, as words in the memory of the segment; to be dropped before the lock is."""
+        words = self._records.as_array(np.uint32)[: self.used * self.form.words]
+        return words.reshape(self.used, self.form.words)
+
     def run(self, kernel: Any, ids: np.ndarray, *arguments: Any) -> None:
         """Calls a kernel that may run out of room, as often as it needs to be done with all ids; with the lock held."""
         done, count = 0, len(ids)

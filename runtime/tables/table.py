@@ -7,7 +7,7 @@ their shard: a number that follows from the id alone. Shards are what servers sh
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -118,6 +118,30 @@ class Table:
         (segment,) = self.segments
         with segment.lock:
             self._kernels.set_weights(segment.control, begin, np.ascontiguousarray(values))
+
+    def set_all(self, weights: np.ndarray, slots: Mapping[str, np.ndarray]) -> None:
+        """Replaces weights and slots of all rows of a table of fixed height."""
+        (segment,) = self.segments
+        with segment.lock:
+            records = segment.records()
+            for columns, value in (
+                (self.form.columns(None), weights),
+                *((self.form.columns(k), v) for k, v in slots.items()),
+            ):
+                records[:, columns] = np.ascontiguousarray(value, self.form.dtype).view(np.uint32)
+
+    def slot(self, name: str) -> np.ndarray:
+        """A state of the optimizer for all rows of a table of fixed height, as of now."""
+        (segment,) = self.segments
+        self.weights(0, segment.used)  # brings all rows up to date
+        with segment.lock:
+            return self.form.slot_of(segment.records(), name)
+
+    def start_all_at(self, step: int) -> None:
+        """Has all rows of a table of fixed height be up to date with a step."""
+        (segment,) = self.segments
+        with segment.lock:
+            segment.records()[:, self.form.header + layout.VERSION] = step
 
     def put(self, ids: np.ndarray, records: np.ndarray) -> None:
         """Replaces whole rows, or adds them."""

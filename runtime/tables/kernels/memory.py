@@ -12,6 +12,10 @@ from refluid.numba_functions import functions_in
 
 kernel, part = functions_in(__file__)
 
+# Arrays that a kernel only reads, in its signature; messages and JAX arrays cannot be written to.
+IDS = 'Array(int64, 1, "C", readonly=True)'
+VALUES = 'Array({0}, 2, "C", readonly=True)'
+
 _BYTES = ir.IntType(8).as_pointer()
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from numba import int64, uint64  # pyright: ignore[reportPrivateImportUsage]
 
 from refluid.runtime.tables.kernels.index import hash_of
-from refluid.runtime.tables.kernels.memory import kernel
+from refluid.runtime.tables.kernels.memory import IDS, VALUES, kernel
 
 # Bits of a hash: the lowest 32 choose a place in an index, the highest 5 are compared there; these choose the shard.
 SHARD_SHIFT = 36
 MOST_SHARDS = 1 << 16
 
 
-@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64)")
+@kernel(f"int64({IDS}, int64[::1], int64[::1], int64[::1], int64)")
 def unique(ids, found, inverse, table, stamp):
     """The different ids in the order of their first occurrence, in ``found``, and for each id its number among them.
 
@@ -56,12 +56,12 @@ def _spread_rows(inverse, rows, out):
             target[column] = source[column]
 
 
-_ROWS = "void(int64[::1], {0}[:, ::1], {0}[:, ::1])"
+_ROWS = f"void({IDS}, {VALUES}, " + "{0}[:, ::1])"
 sum_rows32, sum_rows64 = (kernel(_ROWS.format(kind))(_sum_rows) for kind in ("float32", "float64"))
 spread_rows32, spread_rows64 = (kernel(_ROWS.format(kind))(_spread_rows) for kind in ("float32", "float64"))
 
 
-@kernel("void(int64[::1], int64, int64[::1], int64[::1], int64[::1], int64[::1])")
+@kernel(f"void({IDS}, int64, {IDS}, int64[::1], int64[::1], int64[::1])")
 def partition(ids, shards, parts, order, grouped, bounds):
     """Groups ids by the part that their shard belongs to, in their order.
 
@@ -83,7 +83,7 @@ def partition(ids, shards, parts, order, grouped, bounds):
         order[place], grouped[place] = i, ids[i]
 
 
-@kernel("void(int64[::1], int64, int64[::1])")
+@kernel(f"void({IDS}, int64, int64[::1])")
 def shards_of(ids, shards, out):
     """The shard of each id."""
     mask = uint64(shards - 1)

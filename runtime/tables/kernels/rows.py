@@ -30,7 +30,15 @@ from refluid.runtime.tables.kernels.layout import (
     WIDTH,
     WORDS,
 )
-from refluid.runtime.tables.kernels.memory import bits_as_float32, float32_as_bits, kernel, part, pointer_to
+from refluid.runtime.tables.kernels.memory import (
+    IDS,
+    VALUES,
+    bits_as_float32,
+    float32_as_bits,
+    kernel,
+    part,
+    pointer_to,
+)
 from refluid.runtime.tables.kernels.optimizers import (
     ADD,
     HIGHEST,
@@ -254,12 +262,11 @@ def _push(control, ids, places, grads, rule, rates, now, beginning, fills, creat
     return count
 
 
-_BATCH = (
-    "int64(int64[::1], int64[::1], int64[::1], {0}[:, ::1], float64[::1], float32[::1], int64, float64[::1], "
-    "float64[::1], boolean, int64)"
-)
-fetch32, fetch64 = (kernel(_BATCH.format(kind))(_fetch) for kind in ("float32", "float64"))
-push32, push64 = (kernel(_BATCH.format(kind))(_push) for kind in ("float32", "float64"))
+_BATCH = f"int64(int64[::1], {IDS}, {IDS}, "
+_RULES = ", float64[::1], float32[::1], int64, float64[::1], float64[::1], boolean, int64)"
+_FETCH, _PUSH = _BATCH + "{0}[:, ::1]" + _RULES, _BATCH + VALUES + _RULES
+fetch32, fetch64 = (kernel(_FETCH.format(kind))(_fetch) for kind in ("float32", "float64"))
+push32, push64 = (kernel(_PUSH.format(kind))(_push) for kind in ("float32", "float64"))
 
 
 def _begin_rows(control, begin, end, beginning, fills, like):
@@ -288,11 +295,11 @@ def _set_weights(control, begin, values):
         marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
 
 
-_SET = "void(int64[::1], int64, {0}[:, ::1])"
+_SET = f"void(int64[::1], int64, {VALUES})"
 set_weights32, set_weights64 = (kernel(_SET.format(kind))(_set_weights) for kind in ("float32", "float64"))
 
 
-@kernel("int64(int64[::1], int64[::1], uint32[:, ::1], int64)")
+@kernel(f"int64(int64[::1], {IDS}, {VALUES}, int64)".format("uint32"))
 def replace(control, ids, records, start):
     """Puts whole records into rows, created where there are none; returns how many are done."""
     rows, hashes, words, marks = (
