@@ -8,6 +8,7 @@ is one call. The operators are those that would have run on a trainer. Parameter
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import jax
@@ -175,7 +176,7 @@ class Shard:
     def _make_update(self, pushes: int) -> _Update:
         main = _as_one_block(self._program, self._all_blocks())
         main.ops = [op for place, op in enumerate(main.ops) if place not in self._taken]
-        for op, following in zip(main.ops, [*main.ops[1:], None], strict=True):
+        for op, following in zip_longest(main.ops, main.ops[1:]):
             _take_pushes(op, following, pushes, self._trainers)
         reads, _ = reads_and_writes(main.ops)
         updates = [table.update for table in self.tables.values()]
