@@ -119,7 +119,7 @@ def _follow(before: Sequence[Operator], name: str, param: str, received: Set[str
 def _through(op: Operator, reading: _Reading, received: Set[str]) -> str:
     """The gradient before an operator that changes it."""
     source, *others = op.input("X")
-    if op.type == "sum" and received.issuperset(op.input("X")):
+    if op.type == "sum" and set(op.input("X")) <= received:
         if reading.scales:
             reading.scales.pop()  # that of the average; how many pushes there are is known later
         return source
