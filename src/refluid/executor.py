@@ -385,6 +385,8 @@ def _check_reads(block: Block, step: CompiledStep, scope: Scope) -> None:
         readers = [op for op in block.ops if name in op.input_arg_names]
         if readers and all(communicates(op) for op in readers):
             continue  # the exchange checks its own inputs
+        if readers and all(_begins_without(op, name) for op in readers):
+            continue
         reader = readers[0] if readers else None
         by = "the fetch list" if reader is None else f"{reader.type} ({reader.written_at})"
         if variable is not None and variable.is_data:
@@ -393,6 +395,13 @@ def _check_reads(block: Block, step: CompiledStep, scope: Scope) -> None:
             hint = "run the startup program first, or load the parameters"
             raise UninitializedError(name, by, hint)
         raise UninitializedError(name, by, "no earlier op writes it, it is not fed, and the scope has no value for it")
+
+
+def _begins_without(op: Operator, name: str) -> bool:
+    """Whether a variable is state of an operator on the host, which need not be there before its first run."""
+    slots = {slot.name: slot for slot in op.definition.inputs}
+    reads = [slot for slot, names in op.inputs.items() if name in names]
+    return op.definition.host is True and name in op.output_arg_names and all(slots[slot].optional for slot in reads)
 
 
 def _check_writes(block: Block, step: CompiledStep, scope: Scope) -> None:
