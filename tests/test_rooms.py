@@ -42,6 +42,7 @@ MAY_USE = {
     "refluid.readers": {"refluid.ir", "state"},
     "refluid.datasets": {"refluid.datasets.kernels", "refluid.ir", "refluid.readers", "state"},
     "refluid.datasets.kernels": set(),
+    "refluid.compression": {"refluid.ir", "state"},
     "refluid.inference": {*CORE, "refluid.files"},
     # The modules directly in refluid: the executor and what surrounds it.
     "refluid": {*CORE, "refluid.datasets", "refluid.inference", "refluid.readers"},
@@ -54,7 +55,7 @@ MAY_USE = {
     "refluid.runtime.trainer": {*COMPILER, *BETWEEN, "refluid.runtime.tables"},
     "refluid.runtime.launch": {"refluid.runtime.observe"},
     "refluid.runtime.collective": {*COMPILER, "refluid.runtime.launch"},
-    "paddle": {*COMPILER, "refluid.transpiler", *RUNTIME},
+    "paddle": {*COMPILER, "refluid.compression", "refluid.transpiler", *RUNTIME},
     "refluid.bridges": {*COMPILER, "paddle"},  # layers and optimizers that Fluid does not have
 }
 

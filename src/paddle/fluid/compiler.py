@@ -10,6 +10,7 @@ import jax
 from jax.sharding import Mesh
 
 from refluid.ir import OpRole, Program
+from refluid.ir.graph import Graph
 from refluid.jobs import is_of_job, job_target, join, meets_others
 from refluid.meshes import MeshTarget, divided_target
 from refluid.ops.core.replicas import AXIS
@@ -113,9 +114,11 @@ class BuildStrategy(_Options):
 class CompiledProgram:
     """A program with the strategies chosen for running it."""
 
-    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None):
+    def __init__(self, program_or_graph: Program | Graph, build_strategy: BuildStrategy | None = None):
+        if isinstance(program_or_graph, Graph):
+            program_or_graph = program_or_graph.ordered_program()
         if not isinstance(program_or_graph, Program):
-            raise TypeError(f"CompiledProgram expects a Program, not {type(program_or_graph).__name__}")
+            raise TypeError(f"CompiledProgram expects a Program or a core.Graph, not {type(program_or_graph).__name__}")
         self._program = program_or_graph
         self._build_strategy = build_strategy
         self._exec_strategy: ExecutionStrategy | None = None

@@ -6,6 +6,7 @@ from paddle.fluid import inference as _inference
 from paddle.fluid.inference import *  # noqa: F403
 from paddle.fluid.recordio_writer import RecordIOWriter
 from refluid.errors import EnforceNotMet, EOFException
+from refluid.ir.graph import Graph
 from refluid.ir.vartype import VarType
 from refluid.ops.core.registry import is_known
 from refluid.places import CPUPlace, CUDAPinnedPlace, CUDAPlace, cuda_device_count, is_compiled_with_cuda
@@ -19,6 +20,7 @@ __all__ = [
     "CUDAPlace",
     "EOFException",
     "EnforceNotMet",
+    "Graph",
     "LoDTensor",
     "LoDTensorArray",
     "RecordIOWriter",

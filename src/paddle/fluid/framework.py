@@ -18,10 +18,15 @@ from refluid.ir import (
     switch_main_program,
     switch_startup_program,
 )
+from refluid.ir.graph import IrGraph, IrNode, IrOpNode, IrVarNode
 from refluid.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 
 __all__ = [
     "Block",
+    "IrGraph",
+    "IrNode",
+    "IrOpNode",
+    "IrVarNode",
     "OpRole",
     "Operator",
     "Parameter",

@@ -106,6 +106,24 @@ def float64(fluid):
     return {"x": numbers("x", 3, 5)}, [fluid.layers.fc(hidden, 2), fluid.layers.reduce_sum(hidden, dim=1)]
 
 
+def quantized(fluid):
+    from paddle.fluid.contrib.quantize import QuantizeTranspiler
+
+    image, feeds = images(fluid, 2, 6, 6)
+    hidden = fluid.layers.conv2d(image, 3, 3, act="relu")
+    prediction = fluid.layers.fc(hidden, 4, act="softmax")
+    QuantizeTranspiler().training_transpile(fluid.default_main_program(), fluid.default_startup_program())
+    return feeds, [prediction]
+
+
+def freeze(fluid, program):
+    from paddle.fluid.contrib.quantize import QuantizeTranspiler
+
+    QuantizeTranspiler().freeze_program(program, fluid.CPUPlace())
+
+
+quantized.finish = freeze
+
 MODELS = [
     fit_a_line,
     mlp,
@@ -118,6 +136,7 @@ MODELS = [
     resize_and_pad,
     several_inputs_and_outputs,
     float64,
+    quantized,
     *SEQUENCE_MODELS,
 ]
 

@@ -39,6 +39,8 @@ def save(fluid, build, folder):
         executor = fluid.Executor(fluid.CPUPlace())
         executor.run(startup)
         models.set_parameters(fluid, main)
+        if hasattr(build, "finish"):  # what needs parameters
+            build.finish(fluid, main)
         fluid.io.save_inference_model(folder, sorted(feeds), targets, executor, main, params_filename=params_file(name))
         outputs = run(fluid, folder, feeds)
         arrays = as_arrays(dict(feeds, **{"output_{}".format(i): value for i, value in enumerate(outputs)}))

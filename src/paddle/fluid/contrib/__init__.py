@@ -6,7 +6,9 @@ from paddle.fluid.contrib import (
     memory_usage_calc,
     mixed_precision,
     op_frequence,
+    quantize,
     reader,
+    slim,
     trainer,
     utils,
 )
@@ -15,11 +17,12 @@ from paddle.fluid.contrib.inferencer import Inferencer
 from paddle.fluid.contrib.memory_usage_calc import memory_usage
 from paddle.fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decorate
 from paddle.fluid.contrib.op_frequence import op_freq_statistic
+from paddle.fluid.contrib.quantize import QuantizeTranspiler
 from paddle.fluid.contrib.reader import distributed_batch_reader
 from paddle.fluid.contrib.trainer import *  # noqa: F403
 from paddle.fluid.contrib.utils import HDFSClient, multi_download, multi_upload
 
 __all__ = ["decoder", "inferencer", "memory_usage_calc", "mixed_precision", "op_frequence", "reader", "trainer"]
-__all__ += ["AutoMixedPrecisionLists", "decorate", "utils"]
+__all__ += ["AutoMixedPrecisionLists", "QuantizeTranspiler", "decorate", "quantize", "slim", "utils"]
 __all__ += ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder", "op_freq_statistic", *trainer.__all__]
 __all__ += ["HDFSClient", "Inferencer", "distributed_batch_reader", "memory_usage", "multi_download", "multi_upload"]

@@ -1,0 +1,1 @@
+"""Smaller models: quantisation, pruning, distillation."""

@@ -1,0 +1,7 @@
+"""Quantisation: passes over graphs."""
+
+from paddle.fluid.contrib.slim.quantization import quantization_pass
+from paddle.fluid.contrib.slim.quantization.quantization_pass import *  # noqa: F403
+
+__all__: list[str] = []
+__all__ += quantization_pass.__all__

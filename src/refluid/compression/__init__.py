@@ -1,0 +1,1 @@
+"""Smaller models: the arithmetic on weights behind quantisation and pruning. Rewriting programs is `transpiler`'s."""

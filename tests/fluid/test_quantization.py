@@ -1,0 +1,77 @@
+"""Arguments and errors of quantisation. tests/golden/test_quantized.py compares results with real Fluid."""
+
+import numpy as np
+import pytest
+
+import paddle.fluid as fluid
+from paddle.fluid import core
+from paddle.fluid.contrib.quantize import QuantizeTranspiler
+from paddle.fluid.contrib.slim import quantization as q
+from paddle.fluid.framework import IrGraph
+
+
+def test_an_unknown_way_to_scale_is_an_error():
+    with pytest.raises(ValueError, match="Unknown activation_quantize_type: 'mean'. It can only be 'abs_max' or"):
+        QuantizeTranspiler(activation_quantize_type="mean")
+    with pytest.raises(ValueError, match="Unknown weight_quantize_type: 'channel_wise_abs_max'"):
+        QuantizeTranspiler(weight_quantize_type="channel_wise_abs_max")
+    with pytest.raises(ValueError, match="Unknown weight_quantize_type : 'mean'"):
+        q.QuantizationTransformPass(weight_quantize_type="mean")
+    with pytest.raises(AssertionError, match="activation quantization type does not support 'channel_wise_abs_max'"):
+        q.QuantizationTransformPass(activation_quantize_type="channel_wise_abs_max")
+    with pytest.raises(AssertionError, match="softmax is not supported for quantization"):
+        q.QuantizationTransformPass(quantizable_op_type=["softmax"])
+
+
+def test_passes_expect_graphs_scopes_and_places():
+    with pytest.raises(AssertionError, match="graph must be the instance of IrGraph"):
+        q.TransformForMobilePass().apply(fluid.Program())
+    for make in (q.QuantizationFreezePass, q.ConvertToInt8Pass):
+        with pytest.raises(AssertionError, match="The scope cannot be set None"):
+            make(None, fluid.CPUPlace())
+        with pytest.raises(AssertionError, match="The place cannot be set None"):
+            make(fluid.Scope(), None)
+    graph = IrGraph(core.Graph(build().desc))
+    with pytest.raises(ValueError, match="the pass needs a scope: it initializes x.scale there"):
+        q.QuantizationTransformPass(activation_quantize_type="moving_average_abs_max").apply(graph)
+    with pytest.raises(AssertionError, match="The scope cannot be set None"):
+        q.OutScaleForInferencePass().apply(graph)
+
+
+def build():
+    fluid.layers.fc(fluid.layers.data("x", [4]), 3, bias_attr=False)
+    return fluid.default_main_program()
+
+
+def test_freezing_needs_values_in_the_scope():
+    program = build()
+    transpiler = QuantizeTranspiler()
+    transpiler.training_transpile(program)
+    with pytest.raises(ValueError, match="no value of fc_0.w_0; run the startup program or load the model first"):
+        transpiler.freeze_program(program, fluid.CPUPlace(), scope=fluid.Scope())
+    with pytest.raises(NotImplementedError, match="XLA fuses batch_norm"):
+        transpiler.freeze_program(program, fluid.CPUPlace(), fuse_bn=True)
+
+
+def test_the_startup_program_initializes_scales():
+    build()
+    QuantizeTranspiler(activation_quantize_type="range_abs_max", window_size=3).training_transpile()
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    held = {n: np.array(fluid.global_scope().find_var(n).get_tensor()).tolist() for n in ("x.scale", "@STEP_COUNTER@")}
+    assert held == {"x.scale": [pytest.approx(0.001)], "@STEP_COUNTER@": [0]}
+
+
+def test_a_test_graph_keeps_the_scales_of_training():
+    graph = IrGraph(core.Graph(build().desc), for_test=True)
+    scope = fluid.Scope()
+    scope.var("x.scale").get_tensor().set(np.array([5], "float32"))
+    q.QuantizationTransformPass(scope, activation_quantize_type="moving_average_abs_max").apply(graph)
+    assert np.array(scope.find_var("x.scale").get_tensor()).tolist() == [5]
+
+
+def test_scales_of_outputs_become_attributes():
+    graph, scope = IrGraph(core.Graph(build().desc), for_test=True), fluid.Scope()
+    q.ScaleForTrainingPass(scope).apply(graph)
+    scope.var("fc_0.tmp_0@scale").get_tensor().set(np.array([2.5], "float32"))
+    q.ScaleForInferencePass(scope).apply(graph)
+    assert graph.to_program().global_block().ops[0].attr("out_threshold") == 2.5

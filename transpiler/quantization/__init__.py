@@ -1,0 +1,1 @@
+"""Programs that compute with few bits: trained with rounded values, then frozen for inference."""
