@@ -222,6 +222,7 @@ def test_dir_of_layers_lists_layers_and_fluid_modules_only():
         "collective",
         "control_flow",
         "detection",
+        "device",
         "io",
         "learning_rate_scheduler",
         "loss",

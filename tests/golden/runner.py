@@ -91,7 +91,7 @@ def _build_op(fluid, case, main):
             block.create_var(name="%s_out_%d" % (slot, i), dtype="float32", persistable=False) for i in range(count)
         ]
     block.append_op(type=case.op, inputs=inputs, outputs=outputs, attrs=dict(case.attrs))
-    flat = [v for slot, _ in case.outputs for v in outputs[slot]]
+    flat = [v for slot, _ in case.outputs for v in outputs[slot] if slot not in case.skip]
     for v in flat:
         v.persistable = v.persistable or _is_rows(fluid, v)
     info = {"shape/" + v.name: np.array(v.shape, "int64") for v in flat if not _is_rows(fluid, v)}
@@ -120,7 +120,7 @@ def _op_gradients(fluid, case, block, feed, outputs, wanted):
     if not wanted:
         return []
     floating = (fluid.core.VarDesc.VarType.FP32, fluid.core.VarDesc.VarType.FP64)
-    targets = [v for v in outputs if v.dtype in floating and v.name.split("_out_")[0] not in case.skip]
+    targets = [v for v in outputs if v.dtype in floating]
     weights = []
     for v in targets:
         if any(d < 0 for d in v.shape):

@@ -22,7 +22,7 @@ _FILES, _EXCHANGED = "tests/ops/host/test_files.py", "tests/transpiler/test_ops.
 _READERS = "tests/fluid/test_reader_layers.py::test_an_op_that_makes_a_reader_is_run_once_by_the_executor"
 _BACKWARD = "tests/ir/test_backward.py"
 _EXCHANGE = f"{_EXCHANGED}::test_an_op_of_an_exchange_does_not_run_by_itself"
-_BRIDGES = "tests/bridges"
+_BRIDGES, _FUSED = "tests/bridges", "tests/ops/fused/test_fused.py"
 _JAX = f"{_BRIDGES}/test_jax_layer.py"
 TESTED_ELSEWHERE = {
     # Real Fluid has these on GPUs only.
@@ -35,6 +35,8 @@ TESTED_ELSEWHERE = {
     "save": f"{_FILES}::test_a_program_saves_what_it_computes_and_another_loads_it",
     "save_combine": f"{_FILES}::test_sequences_and_selected_rows_are_saved_and_loaded",
     # In inference programs only; refluid's own; and one whose gradient depends on a random order.
+    "conditional_block_infer": f"{_FUSED}::test_a_branch_of_an_inference_program_is_taken_or_not",
+    **dict.fromkeys(("delete_var", "get_places"), f"{_FUSED}::test_ops_about_memory_and_devices_change_nothing"),
     "merge_lod_tensor_infer": "tests/ops/control/test_row_split.py::test_inference_merges_rows_as_training_does",
     "jax_call": f"{_JAX}::test_a_function_is_differentiated_by_jax",
     "random_jax_call": f"{_JAX}::test_random_numbers_follow_the_seed_and_are_the_same_in_the_gradient",
@@ -83,8 +85,11 @@ _ONE_LEVEL = {"nested": "real Fluid refuses a second level"}
 # Of 8 rows cut into [[2, 1], [3, 1, 4]] these see sequences of rows 0-1 and of row 2; other rows 3-7 change nothing.
 _OUTER_FOR_ROWS = {"nested": "real Fluid takes outer offsets for rows"}
 _BEAMS = {"empty": "the first level always has a sentence", "long": "a step of a search holds single words"}
+_READS_NEXT = {"empty": "real Fluid takes the row after it"}
+_BEGINS_NEXT = {"empty": "real Fluid computes a step for it, with which the next sequence begins"}
 ON_SEQUENCES = {
     "array_to_lod_tensor": {},
+    "attention_lstm": _ONE_LEVEL,
     "beam_search": _BEAMS,
     "beam_search_decode": _BEAMS,
     "chunk_eval": _ONE_LEVEL,
@@ -92,6 +97,13 @@ ON_SEQUENCES = {
     "crf_decoding": _ONE_LEVEL,
     "ctc_align": {},
     "edit_distance": _OUTER_FOR_ROWS,
+    "fused_embedding_fc_lstm": {**_BEGINS_NEXT, **_OUTER_FOR_ROWS},
+    "fused_embedding_seq_pool": _ONE_LEVEL,
+    "fusion_gru": {**_BEGINS_NEXT, **_OUTER_FOR_ROWS},
+    "fusion_lstm": {**_BEGINS_NEXT, **_OUTER_FOR_ROWS},
+    "fusion_seqconv_eltadd_relu": _ONE_LEVEL,
+    "fusion_seqexpand_concat_fc": _ONE_LEVEL,
+    "fusion_seqpool_concat": {**_READS_NEXT, **_ONE_LEVEL},
     "gru": _ONE_LEVEL,
     "gru_unit": {},
     "linear_chain_crf": _OUTER_FOR_ROWS,

@@ -19,17 +19,19 @@ from refluid.ops.core.services import RunBlock
 from refluid.ops.core.values import plain
 from refluid.ops.sequence.nested import without_padding
 
+_BRANCH: dict[str, Any] = {
+    "inputs": "Cond* Input*?",
+    "outputs": "Out*? Scope?",
+    "differentiable": "Input",
+    "host": "branch",
+    "lod": "aware",
+    "infer": described_elsewhere,
+    "overwrites": "Input:Out",
+}
 
-@op(
-    "conditional_block",
-    inputs="Cond* Input*?",
-    outputs="Out*? Scope?",
-    differentiable="Input",
-    host="branch",
-    lod="aware",
-    infer=described_elsewhere,
-    overwrites="Input:Out",
-)
+
+@op("conditional_block", **_BRANCH)
+@op("conditional_block_infer", grad=None, **_BRANCH)
 def conditional_block(conditions, inputs, *, run_block, sub_block, is_scalar_condition=False):
     """Runs the block if the condition holds; otherwise ``Out`` keeps the values that are among ``Input``.
 

@@ -164,3 +164,102 @@ for _type, _total in (("batch_norm", _own), ("sync_batch_norm", _of_all_replicas
         outputs="X@GRAD Scale@GRAD Bias@GRAD",
         lod="aware",
     )(_rule(_batch_norm_grad, _total))
+
+
+@op(
+    "inplace_abn",
+    inputs="X Scale Bias Mean Variance MomentumTensor?",
+    outputs="Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?",
+    lod="aware",
+)
+def inplace_abn(
+    x,
+    scale,
+    bias,
+    mean,
+    variance,
+    momentum_tensor=None,
+    *,
+    activation="",
+    alpha=0.1,
+    use_sync_bn=False,
+    epsilon=1e-5,
+    momentum=0.9,
+    is_test=False,
+    use_global_stats=False,
+    trainable_statistics=False,
+    data_layout="NCHW",
+):
+    """batch_norm and an activation that can be undone: Y overwrites X, and the gradient computes X from it."""
+    y, *statistics = _batch_norm(
+        _of_all_replicas if use_sync_bn else _own,
+        *(x, scale, bias, mean, variance, momentum_tensor),
+        epsilon=epsilon,
+        momentum=momentum,
+        is_test=is_test,
+        use_global_stats=use_global_stats,
+        trainable_statistics=trainable_statistics,
+        data_layout=data_layout,
+    )
+    return _like(x, _activated(plain(y), activation, alpha)), *statistics, None
+
+
+@op(
+    "inplace_abn_grad",
+    inputs="Y Scale Bias Mean? Variance? SavedMean SavedVariance Y@GRAD",
+    outputs="X@GRAD Scale@GRAD Bias@GRAD",
+    lod="aware",
+)
+def inplace_abn_grad(
+    y,
+    scale,
+    bias,
+    mean,
+    variance,
+    saved_mean,
+    saved_inverse_std,
+    y_grad,
+    *,
+    activation="",
+    alpha=0.1,
+    use_sync_bn=False,
+    epsilon=1e-5,
+    is_test=False,
+    use_global_stats=False,
+    trainable_statistics=False,
+    data_layout="NCHW",
+):
+    """The gradient of batch_norm at the input that gave this output."""
+    constant = _uses_moving_averages(is_test, use_global_stats, trainable_statistics)
+    center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
+    before, slope = _deactivated(_by_channel(plain(y), data_layout), activation, alpha)
+    x = (before - _column(bias)) / _column(scale * inverse_std) + _column(center)
+    return _batch_norm_grad(
+        _of_all_replicas if use_sync_bn else _own,
+        *(_like(y, x), scale, bias, mean, variance, saved_mean, saved_inverse_std),
+        (_by_channel(plain(y_grad), data_layout) * slope).reshape(y.shape),
+        epsilon=epsilon,
+        is_test=is_test,
+        use_global_stats=use_global_stats,
+        trainable_statistics=trainable_statistics,
+        data_layout=data_layout,
+    )
+
+
+def _activated(x: Any, activation: str, alpha: float) -> Any:
+    if activation in ("", "identity"):
+        return x
+    if activation == "leaky_relu":
+        return jnp.where(x > 0, x, alpha * x)
+    if activation == "elu":
+        return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
+    raise ValueError(f"activation must be identity, leaky_relu or elu, which can be undone, not {activation}")
+
+
+def _deactivated(y: Any, activation: str, alpha: float) -> tuple[Any, Any]:
+    """What was activated to y, and the slope of the activation there."""
+    if activation == "leaky_relu":
+        return jnp.where(y > 0, y, y / alpha), jnp.where(y > 0, 1, alpha)
+    if activation == "elu":
+        return jnp.where(y > 0, y, jnp.log1p(jnp.minimum(y, 0) / alpha)), jnp.where(y > 0, 1, y + alpha)
+    return y, jnp.ones_like(y)

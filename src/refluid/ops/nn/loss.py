@@ -155,3 +155,23 @@ def center_loss(x, label, centers, rate, *, cluster_num, need_update=True):
         members = jnp.ones(centers.shape[0], centers.dtype).at[label].add(1)
         centers = centers + rate.reshape(()) * moves / members[:, None]
     return centers, stop_gradient(difference), loss
+
+
+@op("nll_loss", inputs="X Label Weight?", outputs="Out Total_weight", differentiable="X", lod=None)
+def nll_loss(x, label, weight=None, *, ignore_index=-100, reduction="mean"):
+    """-x[label] * weight[label] for log probabilities x of classes in the second dim; their mean is weighted."""
+    require_in_range(label, x.shape[1], slot="Label", ignore=ignore_index)
+    label = as_ids(label)
+    counts = label != ignore_index
+    safe = jnp.where(counts, label, 0)
+    weights = jnp.ones(x.shape[1], x.dtype) if weight is None else weight
+    weights = jnp.where(counts, weights[safe], 0)
+    losses = -jnp.take_along_axis(x, safe[:, None], 1)[:, 0] * weights
+    if reduction == "none":
+        return losses, jnp.zeros(1, x.dtype)
+    total, share = losses.sum().reshape(1), stop_gradient(weights.sum()).reshape(1)
+    if reduction == "sum":
+        return total, share
+    if reduction != "mean":
+        raise ValueError(f"reduction must be none, mean or sum, not {reduction!r}")
+    return jnp.where(share == 0, 0, total / jnp.where(share == 0, 1, share)), share

@@ -8,8 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
+from refluid.ops.core.row_wise import broadcast_along_rows
 from refluid.ops.core.values import SelectedRows
-from refluid.ops.tensor.elementwise import register_pairwise
+from refluid.ops.tensor.elementwise import aligned, register_pairwise
 
 
 def _equal(x, y):
@@ -65,3 +66,17 @@ def _register_test(type: str, function: Callable[..., Any]) -> None:
 _register_test("isfinite", lambda x: jnp.all(jnp.isfinite(x)))
 _register_test("isinf", lambda x: jnp.any(jnp.isinf(x)))
 _register_test("isnan", lambda x: jnp.any(jnp.isnan(x)))
+
+
+@op("allclose", inputs="Input Other", outputs="Out", grad=None, lod=None, row_wise=True)
+def allclose(x, y, *, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Whether |x - y| <= atol + rtol * |y| everywhere."""
+    if x.shape != y.shape or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError("Input and Other must be floating-point tensors of the same shape")
+    return jnp.allclose(x, y, rtol, atol, equal_nan).reshape(1)
+
+
+@op("equal_reduce", inputs="X Y", outputs="Out", grad=None, lod=None, row_wise=broadcast_along_rows)
+def equal_reduce(x, y, *, axis=-1):
+    """Whether x and y are equal everywhere."""
+    return jnp.all(_equal(*aligned(x, y, axis))).reshape(1)

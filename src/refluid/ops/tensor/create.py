@@ -226,3 +226,17 @@ def increment(x, *, step=1.0):
     if x.size != 1:
         raise ValueError(f"X counts one thing; it has shape {list(x.shape)}")
     return x + jnp.asarray(step, x.dtype)
+
+
+@op("diag_embed", inputs="Input", outputs="Out", grad=None, lod=None)
+def diag_embed(input, *, offset=0, dim1=-2, dim2=-1):
+    """Matrices, in dims ``dim1`` and ``dim2``, whose diagonal ``offset`` is the last dim of the input, else zeros."""
+    rank = input.ndim + 1
+    first, second = dim1 % rank, dim2 % rank
+    if first == second:
+        raise ValueError(f"dim1 {dim1} and dim2 {dim2} are the same dim")
+    places = jnp.arange(input.shape[-1])
+    size = input.shape[-1] + abs(offset)
+    matrices = jnp.zeros((*input.shape[:-1], size, size), input.dtype)
+    matrices = matrices.at[..., places + max(-offset, 0), places + max(offset, 0)].set(input)
+    return jnp.moveaxis(matrices, (-2, -1), (first, second))

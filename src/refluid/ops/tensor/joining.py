@@ -189,3 +189,45 @@ def expand_as(x, target):
     if x.ndim != target.ndim or any(large % small for large, small in zip(target.shape, x.shape, strict=True)):
         raise ValueError(f"repeating X of shape {list(x.shape)} cannot give shape {list(target.shape)}")
     return jnp.tile(x, [large // small for large, small in zip(target.shape, x.shape, strict=True)])
+
+
+def _columns(xs: list[Any], start_index: int, length: int) -> list[Any]:
+    """The columns of each x from ``start_index`` on; all of them if ``length`` is negative."""
+    if any(x.ndim != 2 or x.shape != xs[0].shape for x in xs):
+        raise ValueError("the inputs must be matrices of the same shape")
+    width = xs[0].shape[1]
+    start = start_index + width if start_index < 0 else start_index
+    end = width if length < 0 else start + length
+    if not 0 <= start < end <= width:
+        raise ValueError(f"start_index {start_index} and length {length} name no columns of {width}")
+    return [x[:, start:end] for x in xs]
+
+
+@op("partial_concat", inputs="X*", outputs="Out", row_wise=True)
+def partial_concat(xs, *, start_index=0, length=-1):
+    """The same columns of each x, side by side."""
+    return jnp.concatenate(_columns(xs, start_index, length), 1)
+
+
+@op("partial_sum", inputs="X*", outputs="Out", row_wise=True)
+def partial_sum(xs, *, start_index=0, length=-1):
+    """The sum of the same columns of each x."""
+    return sum(_columns(xs, start_index, length))
+
+
+_ALIGNMENT = 4096  # bytes; where each tensor begins in the memory that real Fluid allocates on a CPU
+
+
+@op("coalesce_tensor", inputs="Input*", outputs="Output* FusedOutput", grad=None, lod=None)
+def coalesce_tensor(xs, *, dtype, copy_data=False, set_constant=False, constant=0.0):
+    """The inputs, or as large constants, and all of them in one vector, each at a multiple of 4096 bytes.
+
+    In real Fluid the outputs are views of the vector; here memory belongs to XLA, and they are values.
+    """
+    if not copy_data and not set_constant:
+        raise ValueError("without copy_data or set_constant the outputs have no values")
+    fill = jnp.asarray(constant if set_constant else 0, xs[0].dtype)
+    outputs = [jnp.full_like(x, fill) for x in xs] if set_constant else xs
+    step = _ALIGNMENT // xs[0].dtype.itemsize
+    padded = [jnp.pad(out.reshape(-1), (0, -out.size % step), constant_values=fill) for out in outputs]
+    return outputs, jnp.concatenate(padded)

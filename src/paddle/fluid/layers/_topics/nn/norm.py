@@ -17,6 +17,7 @@ __all__ = [
     "batch_norm",
     "data_norm",
     "group_norm",
+    "inplace_abn",
     "instance_norm",
     "layer_norm",
     "lrn",
@@ -49,12 +50,80 @@ def batch_norm(
       in_place: write the result into ``input``.
       use_global_stats: use the moving averages during training too.
     """
-    require_floating("batch_norm", input=input)
-    if bias_attr is False:
-        raise ValueError("batch_norm: bias_attr cannot be False")
     helper = LayerHelper("batch_norm", **locals())
+    averages = (moving_mean_name, moving_variance_name, do_model_average_for_mean_and_var)
+    out = None if not in_place else input
+    out = _append_batch_norm(
+        helper,
+        input,
+        out,
+        data_layout,
+        averages,
+        momentum,
+        {
+            "epsilon": epsilon,
+            "is_test": is_test,
+            "use_mkldnn": False,
+            "fuse_with_relu": fuse_with_relu,
+            "use_global_stats": use_global_stats,
+        },
+    )
+    return helper.append_activation(out)
+
+
+def inplace_abn(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: float | Variable = 0.9,
+    epsilon: float = 1e-05,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+    act_alpha: float = 1.0,
+) -> Variable:
+    """Normalizes like `batch_norm`, activates with ``act`` (identity, leaky_relu or elu), and overwrites its input.
+
+    Args:
+      act_alpha: the slope of leaky_relu below 0, or the alpha of elu.
+    """
+    if act not in (None, "identity", "leaky_relu", "elu"):
+        raise ValueError(f"inplace_abn: act must be identity, leaky_relu or elu, not {act}")
+    helper = LayerHelper("inplace_abn", **locals())
+    averages = (moving_mean_name, moving_variance_name, do_model_average_for_mean_and_var)
+    attrs = {
+        "epsilon": epsilon,
+        "is_test": is_test,
+        "use_mkldnn": False,
+        "fuse_with_relu": False,
+        "use_global_stats": use_global_stats,
+        "activation": act,
+        "alpha": act_alpha,
+    }
+    return _append_batch_norm(helper, input, input, data_layout, averages, momentum, attrs)
+
+
+def _append_batch_norm(
+    helper: LayerHelper,
+    input: Variable,
+    out: Variable | None,
+    data_layout: str,
+    averaged: tuple[str | None, str | None, bool],
+    momentum: float | Variable,
+    attrs: dict[str, Any],
+) -> Variable:
+    layer = helper.layer_type
+    require_floating(layer, input=input)
+    if helper.kwargs.get("bias_attr") is False:
+        raise ValueError(f"{layer}: bias_attr cannot be False")
     dtype = VarType.FP32 if input.dtype == VarType.FP16 else input.dtype
-    shape = [_channels(input, data_layout, "batch_norm")]
+    shape = [_channels(input, data_layout, layer)]
+    moving_mean_name, moving_variance_name, do_model_average = averaged
     scale = helper.create_parameter(helper.param_attr, shape, dtype, default_initializer=Constant(1.0))
     bias = helper.create_parameter(helper.bias_attr, shape, dtype, is_bias=True)
     averages = []
@@ -63,28 +132,20 @@ def batch_norm(
             name=average_name,
             initializer=Constant(start),
             trainable=False,
-            do_model_average=do_model_average_for_mean_and_var,
+            do_model_average=do_model_average,
         )
         averages.append(without_gradient(helper.create_parameter(attr, shape, dtype)))
     mean, variance = averages
     saved = [helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2)]
-    out = input if in_place else helper.create_variable_for_type_inference(input.dtype)
-    rate, attrs = input_or_attr(momentum, "MomentumTensor", "momentum")
+    out = helper.create_variable_for_type_inference(input.dtype) if out is None else out
+    rate, decay = input_or_attr(momentum, "MomentumTensor", "momentum")
     helper.append_op(
-        type="batch_norm",
+        type=layer,
         inputs={"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance, **rate},
         outputs={"Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved[0], "SavedVariance": saved[1]},
-        attrs={
-            **attrs,
-            "epsilon": epsilon,
-            "is_test": is_test,
-            "data_layout": data_layout,
-            "use_mkldnn": False,
-            "fuse_with_relu": fuse_with_relu,
-            "use_global_stats": use_global_stats,
-        },
+        attrs={**decay, **attrs, "data_layout": data_layout},
     )
-    return helper.append_activation(out)
+    return out
 
 
 def _channels(input: Variable, data_layout: str, layer: str) -> int:

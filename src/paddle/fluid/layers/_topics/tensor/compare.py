@@ -25,7 +25,7 @@ _TESTS = {
     "isfinite": ("isfinite", "Returns whether all elements are finite."),
 }
 
-__all__ = ["less_than", "logical_not"]
+__all__ = ["allclose", "less_than", "logical_not"]
 __all__ += list(_COMPARISONS | _LOGIC | _TESTS)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -78,6 +78,26 @@ def _combine(type: str, inputs: dict[str, Variable], out: Variable | None, name:
         out = helper.create_variable_for_type_inference("bool")
     helper.append_op(type=type, inputs=inputs, outputs={"Out": out})
     return out
+
+
+def allclose(
+    input: Variable,
+    other: Variable,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Returns whether |input - other| <= atol + rtol * |other| for all elements.
+
+    Args:
+      equal_nan: whether two NaNs are equal.
+    """
+    for argument, variable in (("input", input), ("other", other)):
+        check_variable_and_dtype(variable, argument, ("float32", "float64"), "allclose")
+    check_type(equal_nan, "equal_nan", bool, "allclose")
+    attrs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+    return append_single_op("allclose", {"Input": input, "Other": other}, {"Out": "bool"}, attrs, name)["Out"]
 
 
 def _test(layer_name: str, type: str, meaning: str) -> Callable[..., Variable]:

@@ -23,6 +23,7 @@ __all__ = [
     "create_parameter",
     "create_tensor",
     "diag",
+    "diag_embed",
     "eye",
     "fill_constant",
     "fill_constant_batch_size_like",
@@ -270,6 +271,20 @@ def diag(diagonal: Variable | np.ndarray) -> Variable:
     helper = LayerHelper("diag")
     diagonal = diagonal if isinstance(diagonal, Variable) else assign(diagonal)
     return without_gradient(append_output(helper, {"Diagonal": diagonal}, diagonal.dtype))
+
+
+def diag_embed(input: Variable | np.ndarray, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
+    """Returns matrices with the last dim of ``input`` on a diagonal and zeros elsewhere.
+
+    Args:
+      offset: which diagonal; above the main one if positive, below it if negative.
+      dim1, dim2: the dims of the result that are rows and columns of the matrices.
+    """
+    check_type(input, "input", (Variable, np.ndarray), "diag_embed")
+    if not isinstance(input, Variable):
+        input = assign(input)
+    attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
+    return append_single_op("diag_embed", {"Input": input}, {"Out": input.dtype}, attrs)["Out"]
 
 
 def eye(
