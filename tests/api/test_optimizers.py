@@ -259,4 +259,4 @@ def test_an_optimizer_that_knows_no_sparse_gradients_names_the_embedding():
     ids = fluid.layers.data("ids", [1], dtype="int64")
     loss = fluid.layers.mean(fluid.layers.embedding(ids, [5, 2], is_sparse=True))
     with pytest.raises(ValueError, match="takes no sparse gradient"):
-        fluid.optimizer.Ftrl(0.1).minimize(loss)
+        fluid.optimizer.LarsMomentum(0.1, 0.9).minimize(loss)

@@ -65,7 +65,15 @@ def test_a_row_number_equal_to_the_height_is_no_row(op):
         np.testing.assert_allclose(with_padding[slot][0], value, rtol=1e-6, err_msg=slot)
 
 
-@pytest.mark.parametrize("op", ["adamax", "decayed_adagrad", "adadelta", "ftrl", "lars_momentum", "proximal_gd"])
+@pytest.mark.parametrize("op", ["adamax", "decayed_adagrad", "adadelta", "ftrl"])
+def test_an_op_that_moves_all_rows_takes_rows_as_a_dense_gradient(op):
+    rows = gradient(9, [3, 0, 3])
+    sparse, dense = (lookup(op).call(inputs(op, 9, grad), {}) for grad in (rows, rows.to_dense()))
+    for slot, (value,) in dense.items():
+        np.testing.assert_array_equal(sparse[slot][0], value, err_msg=slot)
+
+
+@pytest.mark.parametrize("op", ["lars_momentum", "proximal_gd"])
 def test_optimizers_without_a_rule_for_rows_say_so(op):
     with pytest.raises(TypeError, match=r"takes no sparse gradient.*is_sparse=False"):
         lookup(op).call(inputs(op, 9, gradient(9, [3, 0])), {})

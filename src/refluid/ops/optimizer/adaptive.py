@@ -10,7 +10,7 @@ from refluid import kernels
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import SelectedRows
 from refluid.ops.optimizer.gradient_descent import norm, shrink
-from refluid.ops.optimizer.sparse_update import Touched, dense_gradient, like, single
+from refluid.ops.optimizer.sparse_update import Touched, dense_gradient, gradient_of_all_rows, like, single
 
 _update = partial(op, grad=None, slices="rows")
 _KERNEL_FROM = 1 << 14  # elements; below, the kernel is not worth loading
@@ -28,7 +28,7 @@ def adagrad(param, grad, moment, learning_rate, *, epsilon=1e-6):
 @_update("decayed_adagrad", inputs="Param Grad Moment LearningRate", outputs="ParamOut MomentOut")
 def decayed_adagrad(param, grad, moment, learning_rate, *, decay=0.95, epsilon=1e-6):
     """Adagrad with a decaying moment: moment = decay * moment + (1 - decay) * grad^2."""
-    grad, decay = dense_gradient(grad), single(decay)
+    grad, decay = gradient_of_all_rows(grad), single(decay)
     moment = decay * moment + (1 - decay) * grad * grad
     return param - like(learning_rate, param) * grad / (jnp.sqrt(moment) + epsilon), moment
 
@@ -111,7 +111,7 @@ def adam(
 @_update("adamax", inputs="Param Grad LearningRate Moment InfNorm Beta1Pow", outputs="ParamOut MomentOut InfNormOut")
 def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9, beta2=0.999, epsilon=1e-8):
     """Adam with the decayed largest |grad| in place of the second moment."""
-    grad, beta1, beta2 = dense_gradient(grad), single(beta1), single(beta2)
+    grad, beta1, beta2 = gradient_of_all_rows(grad), single(beta1), single(beta2)
     moment = beta1 * moment + (1 - beta1) * grad
     inf_norm = jnp.maximum(jnp.abs(grad), beta2 * inf_norm + epsilon)
     rate = like(learning_rate, param) / (1 - like(beta1_pow, param))
@@ -128,7 +128,7 @@ def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-
 
     Zeiler's paper uses E[update^2] before this step. Fluid overwrites it first and uses the new value; so does this.
     """
-    grad, rho = dense_gradient(grad), single(rho)
+    grad, rho = gradient_of_all_rows(grad), single(rho)
     squared_grad = rho * squared_grad + (1 - rho) * grad * grad
     squared_ratio = (squared_update + epsilon) / (squared_grad + epsilon)
     squared_update = rho * squared_update + (1 - rho) * squared_ratio * grad * grad
@@ -166,7 +166,7 @@ def rmsprop(
 )
 def ftrl(param, squared, linear, grad, learning_rate, *, l1=0.0, l2=0.0, lr_power=-0.5):
     """Follow the regularised leader, proximal form: elements whose linear part is within l1 become zero."""
-    grad = dense_gradient(grad)
+    grad = gradient_of_all_rows(grad)
     rate = like(learning_rate, param)
     new_squared = squared + grad * grad
     root, new_root = _ftrl_root(squared, lr_power), _ftrl_root(new_squared, lr_power)

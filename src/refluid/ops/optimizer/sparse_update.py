@@ -53,9 +53,17 @@ def dense_gradient(grad: Any) -> Any:
     if isinstance(grad, SelectedRows):
         raise TypeError(
             "takes no sparse gradient: build the embedding with is_sparse=False, or use an optimizer that does"
-            " (SGD, Momentum, Adagrad, Adam, RMSProp, Lamb)"
+            " (SGD, Momentum, Adagrad, DecayedAdagrad, Adadelta, Adam, Adamax, RMSProp, Ftrl, Lamb)"
         )
     return grad
+
+
+def gradient_of_all_rows(grad: Any) -> Any:
+    """``grad`` with zeros for rows it does not have, for an op that moves or decays all rows in every step anyway.
+
+    Fluid has no rule for SelectedRows in such an op; on servers, rows of tables are updated one by one instead.
+    """
+    return grad.to_dense() if isinstance(grad, SelectedRows) else grad
 
 
 def single(attr: Any) -> Any:
