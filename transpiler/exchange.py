@@ -48,8 +48,10 @@ class Exchange:
             self._append(block, "send_barrier", attrs={"half_async": self.placement.mode is Mode.HALF_ASYNC})
 
     def offer(self, block: Block) -> None:
-        """Sends the values of all parameters, for servers that have none yet."""
+        """Sends the values of all parameters, for servers that have none yet; rows of tables that grow begin there."""
         for placed in (*self.placement.params, *self.placement.kept):
+            if placed.grows:
+                continue
             marks = {"kept": True} if placed in self.placement.kept else {}
             self._send(block, placed, placed.param, placed.names, sparse=False, offer=True, initial=True, **marks)
 
@@ -115,4 +117,6 @@ class Exchange:
 def _where(placed: Placed, field: str, names: Sequence[str]) -> dict[str, Any]:
     """The servers of all slices, their names there as attribute ``field``, and what they are slices of."""
     attrs = {"epmap": placed.endpoints, field: list(names), "sections": placed.sections}
+    if placed.grows:
+        attrs["grows"] = True
     return {**attrs, OP_ROLE_VAR: [placed.param, placed.grad]} if placed.grad else attrs

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from refluid.ir import OP_ROLE, Operator, OpRole, Program
+from refluid.ir.slices import NO_ROW
 from refluid.transpiler.dataflow import Flow
 from refluid.transpiler.parts import Parts
 
@@ -18,7 +19,6 @@ def remote_tables(program: Program, parts: Parts) -> set[str]:
     """The trained tables that trainers only look up rows in, so that they need not hold them.
 
     Trainers hold a table that is also used in another way (as the weights of a projection, inside a loop).
-    is_distributed tables are sliced like is_sparse ones, and it is is_sparse that decides here.
     """
     lookups = [op for op in program.global_block().ops if op.type in LOOKUPS and op.attrs.get("is_sparse")]
     trained = {update.param.name for update in parts.updates}
@@ -29,11 +29,20 @@ def remote_tables(program: Program, parts: Parts) -> set[str]:
         for op in block.ops:
             if id(op) not in found and id(op) not in updating:
                 tables -= set(op.input_arg_names) - (set(op.input("W")) if op.type in _GRADIENTS else set())
-    for name in sorted(tables):
+    for name in sorted(tables - growing_tables(program, tables)):
         rows = program.global_block().var(name).shape[0]
         if rows > _MOST_ROWS:
-            raise ValueError(f"table {name} has {rows} rows; tables of more than {_MOST_ROWS} rows are not supported")
+            raise ValueError(
+                f"table {name} has {rows} rows, and a table of fixed height {_MOST_ROWS} at most; "
+                "with is_distributed=True its rows may have any ids"
+            )
     return tables
+
+
+def growing_tables(program: Program, remote: Set[str]) -> set[str]:
+    """The remote tables whose rows may have any ids and begin when they are used first: is_distributed ones."""
+    lookups = [op for op in program.global_block().ops if op.type in LOOKUPS]
+    return {name for name in remote if all(op.attrs.get("is_distributed") for op in lookups if op.input("W") == [name])}
 
 
 def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:
@@ -56,7 +65,8 @@ def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, 
         result += _merged([op], tables) if _is_remote(op, tables) else [op]
     for op in result:
         if op.type in _GRADIENTS and set(op.input("W")) & set(tables):
-            op.set_attr("height", op.block.var(op.input("W")[0]).shape[0])
+            table = op.input("W")[0]
+            op.set_attr("height", NO_ROW if tables[table].get("grows") else op.block.var(table).shape[0])
             del op.inputs["W"]
     return result
 

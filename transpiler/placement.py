@@ -13,9 +13,9 @@ from refluid.ir.modes import Mode
 from refluid.ir.slices import Slice
 from refluid.transpiler.config import DistributeTranspilerConfig, choose_mode
 from refluid.transpiler.dispatch import PSDispatcher, RoundRobin
-from refluid.transpiler.lookups import remote_tables
+from refluid.transpiler.lookups import growing_tables, remote_tables
 from refluid.transpiler.parts import Update, take_apart
-from refluid.transpiler.slices import count_slices, slice_name, slice_variable
+from refluid.transpiler.slices import count_slices, share_out, slice_name, slice_variable
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ class Placed:
     grad: str = ""  # none for what servers do not train
     sparse: bool = False  # whether its gradient is SelectedRows
     remote: bool = False  # whether trainers hold none of it and look up rows
+
+    @property
+    def grows(self) -> bool:
+        """Whether it is a table of rows with any ids, which begin when they are used first."""
+        return self.slices[0].grows
 
     @property
     def endpoints(self) -> list[str]:
@@ -76,7 +81,7 @@ class Placement:
         """A readable table, one line per slice."""
         lines = [f"{self.mode.name.lower()} training, {len(self.endpoints)} servers, {self.trainers} trainers"]
         for placed in self.params:
-            kind = " (table)" if placed.remote else ""
+            kind = " (table that grows)" if placed.grows else " (table)" if placed.remote else ""
             lines += [f"  {part.endpoint}  {part.name}  {list(part.shape)}{kind}" for part in placed.slices]
         whole = [kept.slices[0] for kept in self.kept]
         lines += [f"  {part.endpoint}  {part.name}  {list(part.shape)} (initial value only)" for part in whole]
@@ -95,13 +100,17 @@ def place(
     mode = choose_mode(config, sync_mode)
     parts = take_apart(program)
     remote = set() if mode is Mode.GEO else remote_tables(program, parts)
+    growing = growing_tables(program, remote)
     dispatcher = make_dispatcher(config.split_method, endpoints)
     dispatcher.reset()
     params = []
     for update in _in_order_of_dispatch(parts.updates, config):
-        slices = _dispatch(dispatcher, _slices(update, len(endpoints), config), update.param)
-        sparse = program.global_block().var(update.grad).type == VarType.SELECTED_ROWS
         name = update.param.name
+        if name in growing:
+            slices = share_out(name, update.param.shape[1:], endpoints)
+        else:
+            slices = _dispatch(dispatcher, _slices(update, len(endpoints), config), update.param)
+        sparse = program.global_block().var(update.grad).type == VarType.SELECTED_ROWS
         params.append(Placed(name, slices, update.param.dtype, update.grad, sparse, name in remote))
     return Placement(tuple(endpoints), trainers, mode, tuple(sorted(params, key=lambda placed: placed.param)))
 

@@ -45,9 +45,11 @@ class Held:
 
     def part_of(self, variable: Variable, name: str) -> Slice:
         """This slice's part of a variable of the update: the same rows, or all of a variable without these rows."""
-        rows, shape = self.slice.whole_shape[0], variable.shape or (1,)
-        bounds = (self.slice.start, self.slice.end) if shape[0] == rows else (0, shape[0])
-        return Slice(name, variable.name, *bounds, shape, self.slice.endpoint)
+        shape = variable.shape or (1,)
+        if shape[0] != self.update.param.shape[0]:
+            return Slice(name, variable.name, 0, shape[0], shape, self.slice.endpoint)
+        whole = (self.slice.whole_shape[0], *shape[1:])
+        return Slice(name, variable.name, self.slice.start, self.slice.end, whole, self.slice.endpoint)
 
 
 class SliceCopier:

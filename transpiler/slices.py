@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from refluid.ir.slices import Slice
+from refluid.ir.slices import SHARDS, Slice
 
 
 def count_slices(shape: Sequence[int], servers: int, min_block_size: int) -> int:
@@ -26,6 +26,16 @@ def slice_variable(name: str, shape: Sequence[int], parts: int) -> tuple[Slice, 
     return tuple(
         Slice(slice_name(name, index, parts), name, start, end, tuple(shape))
         for index, (start, end) in enumerate(cut_rows(shape[0], parts))
+    )
+
+
+def share_out(name: str, width: Sequence[int], endpoints: Sequence[str]) -> tuple[Slice, ...]:
+    """The slices of a table that grows: every server gets as many shards."""
+    if len(endpoints) > SHARDS:
+        raise ValueError(f"table {name} can be shared out to {SHARDS} servers at most, not to {len(endpoints)}")
+    return tuple(
+        Slice(slice_name(name, index, len(endpoints)), name, start, end, (-1, *width), endpoint)
+        for index, ((start, end), endpoint) in enumerate(zip(cut_rows(SHARDS, len(endpoints)), endpoints, strict=True))
     )
 
 

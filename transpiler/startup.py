@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refluid.ir import OP_ROLE, Block, Operator, OpRole, Program
-from refluid.ir.slices import SLICES, Slice, slices_of
+from refluid.ir.slices import ROW_INITIALIZERS, SLICES, Slice, slices_of
 from refluid.transpiler.copying import copy_operator
 from refluid.transpiler.dataflow import Flow
 from refluid.transpiler.exchange import Exchange
@@ -30,7 +30,8 @@ def trainer_startup(program: Program, exchange: Exchange, states: set[str]) -> P
     _check_states(states, {placed.param for placed in params}, flow)
     tables = [placed.param for placed in params if placed.remote]
     first = exchange.trainer_id == 0
-    _drop_initialisers(block, flow, states if first else states.union(tables))
+    growing = {placed.param for placed in params if placed.grows}
+    _drop_initialisers(block, flow, states | (growing if first else set(tables)))
     if first:
         exchange.offer(block)
     exchange.begin(block)
@@ -71,7 +72,9 @@ def server_startup(program: Program, server: Program) -> Program:
         held.setdefault(part.whole, []).append(part)
     for name in dict.fromkeys(name for op in source.ops for name in op.output_arg_names if name in held):
         writers = flow.writers(name)
-        if len(writers) == 1 and _fills_any_shape(writers[0]):
+        if held[name][0].grows:
+            _begin_rows(name, held[name], writers, block, serving)
+        elif len(writers) == 1 and _fills_any_shape(writers[0]):
             for part in held[name]:
                 block._clone_variable(serving.var(part.name))
                 copy = copy_operator(writers[0], block, lambda _, part=part: [part.name])
@@ -83,6 +86,29 @@ def server_startup(program: Program, server: Program) -> Program:
             block._clone_variable(serving.var(name))
             block.append_op(type="assign", inputs={"X": name.rpartition(".trainer_")[0]}, outputs={"Out": name})
     return result
+
+
+def _begin_rows(name: str, slices: Sequence[Slice], writers: Sequence[Operator], block: Block, serving: Block) -> None:
+    """Has rows of a table that grows begin as the initialiser would have filled the whole table."""
+    if len(writers) != 1 or writers[0].type not in ROW_INITIALIZERS or writers[0].attrs.get("diag_num"):
+        made = writers[0].type if writers else "nothing"
+        raise ValueError(
+            f"{name} is initialised by {made}; rows of a table with is_distributed=True begin one by one, by "
+            "Constant, Uniform, Normal, TruncatedNormal or Xavier"
+        )
+    op = writers[0]
+    first, second = ROW_INITIALIZERS[op.type]
+    attrs = {
+        "initializer": op.type,
+        "first": float(op.attr(first)),
+        "second": float(op.attr(second)) if second else 0.0,
+        "dtype": int(op.attr("dtype")),
+        "seed": int(op.attrs.get("seed", 0)),
+        "drawn_for": name,
+    }
+    for part in slices:
+        block._clone_variable(serving.var(part.name))
+        block.append_op(type="begin_rows", outputs={"Out": part.name}, attrs={**attrs, SLICES: [str(part)]})
 
 
 def _cut(name: str, slices: Sequence[Slice], flow: Flow, block: Block, serving: Block) -> None:

@@ -28,6 +28,7 @@ def trainer_program(program: Program, exchange: Exchange, *, compensated: bool =
             "table_names": placed.names,
             "epmap": placed.endpoints,
             "height_sections": placed.sections,
+            **({"grows": True} if placed.grows else {}),
             **exchange.attrs,
         }
         for placed in exchange.placement.params

@@ -2,60 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from refluid.ir.block import Block
 from refluid.ir.slices import Slice
 from refluid.ir.vartype import as_numpy
 from refluid.runtime.server.table_updates import TableUpdate
 from refluid.runtime.tables.batches import merged
 from refluid.runtime.tables.records import RecordForm
+from refluid.runtime.tables.rules import Beginning
 from refluid.runtime.tables.table import Table
 from refluid.runtime.transport.wire import Rows, Value
 from refluid.scope import Scope
 from refluid.tensors import RemoteArray
 
 
-class HeldTable:
-    """A table, or the slice of one, as a server holds it.
+class HeldTable(ABC):
+    """A table, or the slice of one, as a server holds it: what is pushed to it, and how it is updated.
 
-    Args:
+    Attributes:
       update: how it is updated.
-      main: the block with the server's variables.
-      scope: holds the values that it begins with; afterwards, what the table holds can be read there.
       part: what it is a slice of.
     """
 
-    def __init__(self, update: TableUpdate, main: Block, scope: Scope, part: Slice):
+    table: Table
+
+    def __init__(self, update: TableUpdate, part: Slice):
         self.update, self.part = update, part
-        variable = main.var(update.param)
         self._states = dict(update.states)
-        slots = tuple(self._states)
-        width = int(np.prod(variable.shape[1:]))
-        form = RecordForm(width, np.dtype(as_numpy(variable.dtype)), slots, has_id=False)
-        self.table = Table(update.param, form, update.rule, fixed=(0, part.rows))
-        self._shape = (part.rows, *variable.shape[1:])
-        self._take(scope)
+        self._shape = part.shape
+
+    def _form(self, dtype: Any, *, has_id: bool) -> RecordForm:
+        width = math.prod(self.part.whole_shape[1:])
+        return RecordForm(width, np.dtype(as_numpy(dtype)), tuple(self._states), has_id=has_id)
 
     # Variables
-
-    def _take(self, scope: Scope) -> None:
-        """Moves values from the scope into the table."""
-        weights = _held(scope, self.update.param)
-        slots = {slot: _held(scope, name) for slot, name in self._states.items()}
-        self.table.set_all(weights.reshape(len(weights), -1), {k: v.reshape(len(v), -1) for k, v in slots.items()})
-        powers = {slot: _held(scope, name) for slot, name in self.update.powers.items()}
-        if powers:
-            beta = float(np.float32(self.update.rule.attrs.get("beta1", 0.9)))
-            power = float(powers["Beta1Pow"].reshape(-1)[0])
-            # Powers count steps: they begin with beta, and are multiplied by it in every step.
-            self.table.step = max(0, round(np.log(power) / np.log(beta)) - 1) if 0 < power < 1 else 0
-            self.table.start_all_at(self.table.step)
-        for name in self.variables:
-            scope.hold_remotely(name, _TableArray(self, name))
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -68,38 +53,52 @@ class HeldTable:
 
     def read(self, name: str) -> np.ndarray:
         """The value of one of its variables: weights, a state of the optimizer, a power."""
-        if name == self.update.param:
-            return self.table.weights(0, self.part.rows).reshape(self._shape)
         for slot, power in self.update.powers.items():
             if name == power:
                 beta = np.float32(self.update.rule.attrs.get("beta1" if slot == "Beta1Pow" else "beta2", 0.9))
                 return np.full(1, float(beta) ** (self.table.step + 1), self.table.form.dtype)
-        slot = next(slot for slot, state in self._states.items() if state == name)
-        return self.table.slot(slot).reshape(self._shape)
+        return self._read_rows(name)
+
+    @abstractmethod
+    def _read_rows(self, name: str) -> np.ndarray:
+        """Weights, or a state, of all rows."""
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """The weights of some rows, counted from the first one of the slice."""
-        if ids.size and (ids.min() < 0 or ids.max() >= self.part.rows):
-            bad = ids[(ids < 0) | (ids >= self.part.rows)][0]
-            raise IndexError(
-                f"row {bad} of {self.update.param} was requested; on this server it has {self.part.rows} rows"
-            )
-        return self.table.read(ids).reshape(len(ids), *self._shape[1:])
+        """The weights of some rows."""
+        self._check(ids, "requested")
+        found = self.table.read(ids, creates=self.update.rule.moves_new_rows)
+        return found.reshape(len(ids), *self._shape[1:])
 
+    @abstractmethod
     def write(self, value: np.ndarray) -> None:
         """Replaces the weights."""
-        self.table.set_weights(0, value.reshape(self.part.rows, -1))
+
+    @abstractmethod
+    def _check(self, ids: np.ndarray, what: str) -> None:
+        """Raises an IndexError unless rows of these ids can be here."""
+
+    def _start_at_powers(self, scope: Scope) -> None:
+        """Takes the number of steps from powers: they begin with beta, and are multiplied by it in every step."""
+        if self.update.powers:
+            beta = float(np.float32(self.update.rule.attrs.get("beta1", 0.9)))
+            power = float(_held(scope, self.update.powers["Beta1Pow"]).reshape(-1)[0])
+            self.table.step = max(0, round(np.log(power) / np.log(beta)) - 1) if 0 < power < 1 else 0
+
+    def _show_in(self, scope: Scope) -> None:
+        for name in self.variables:
+            scope.hold_remotely(name, _TableArray(self, name))
 
     # Updates
 
     def gather(self, pushes: Sequence[Mapping[str, Value]]) -> tuple[np.ndarray, np.ndarray]:
         """Different ids, and the sums of the gradients that were pushed for each."""
         given = [push[self.update.pushed] for push in pushes if self.update.pushed in push]
-        rows = [value for value in given if isinstance(value, Rows)]
+        rows, width = [value for value in given if isinstance(value, Rows)], self.table.form.width
+        for value in rows:
+            self._check(value.rows, "pushed")
+        if len(rows) == 1:
+            return merged(rows[0].rows, rows[0].values.reshape(len(rows[0].rows), width))
         ids = np.concatenate([value.rows for value in rows]) if rows else np.empty(0, np.int64)
-        if ids.size and (ids.min() < 0 or ids.max() >= self.part.rows):
-            raise IndexError(f"a row of {self.update.param} was pushed that this server does not have")
-        width = self.table.form.width
         values = [value.values.reshape(len(value.rows), width) for value in rows]
         return merged(ids, np.concatenate(values) if values else np.empty((0, width), self.table.form.dtype))
 
@@ -110,6 +109,66 @@ class HeldTable:
     def apply(self, ids: np.ndarray, grads: np.ndarray, rate: float, scale: float) -> None:
         """Updates rows; ``scale`` is what gradients are multiplied by."""
         self.table.update(ids, grads, self.table.begin_step(rate), scale)
+
+
+class FixedTable(HeldTable):
+    """A slice of a table with a number of rows, which are counted from the first one of the slice.
+
+    Args:
+      scope: holds the values that it begins with; afterwards, what the table holds can be read there.
+    """
+
+    def __init__(self, update: TableUpdate, part: Slice, dtype: Any, scope: Scope):
+        super().__init__(update, part)
+        self.table = Table(update.param, self._form(dtype, has_id=False), update.rule, fixed=(0, part.rows))
+        weights = _held(scope, update.param)
+        slots = {slot: _held(scope, name) for slot, name in self._states.items()}
+        self.table.set_all(weights.reshape(len(weights), -1), {k: v.reshape(len(v), -1) for k, v in slots.items()})
+        self._start_at_powers(scope)
+        self.table.start_all_at(self.table.step)
+        self._show_in(scope)
+
+    def _read_rows(self, name: str) -> np.ndarray:
+        if name == self.update.param:
+            return self.table.weights(0, self.part.rows).reshape(self._shape)
+        slot = next(slot for slot, state in self._states.items() if state == name)
+        return self.table.slot(slot).reshape(self._shape)
+
+    def write(self, value: np.ndarray) -> None:
+        self.table.set_weights(0, value.reshape(self.part.rows, -1))
+
+    def _check(self, ids: np.ndarray, what: str) -> None:
+        if ids.size and (ids.min() < 0 or ids.max() >= self.part.rows):
+            bad = ids[(ids < 0) | (ids >= self.part.rows)][0]
+            raise IndexError(
+                f"row {bad} of {self.update.param} was {what}; on this server it has {self.part.rows} rows"
+            )
+
+
+class GrowingTable(HeldTable):
+    """The rows of some shards of a table that grows.
+
+    Args:
+      scope: holds, as numbers, how rows and the states of the optimizer begin.
+    """
+
+    def __init__(self, update: TableUpdate, part: Slice, dtype: Any, scope: Scope):
+        super().__init__(update, part)
+        fills = [Beginning.read(_held(scope, name)).first for name in self._states.values()]
+        begins = Beginning.read(_held(scope, update.param))
+        self.table = Table(update.param, self._form(dtype, has_id=True), update.rule, begins, fills)
+        self._start_at_powers(scope)
+        self._show_in(scope)
+
+    def _read_rows(self, name: str) -> np.ndarray:
+        raise ValueError(f"{name} grows: it is read by ids, or saved as a snapshot, but not as one tensor")
+
+    def write(self, value: np.ndarray) -> None:
+        raise ValueError(f"{self.update.param} grows: it is loaded from a snapshot, not set as one tensor")
+
+    def _check(self, ids: np.ndarray, what: str) -> None:
+        if ids.dtype != np.int64:
+            raise IndexError(f"ids of {self.update.param} were {what} as {ids.dtype}; they are int64")
 
 
 class _TableArray(RemoteArray):

@@ -26,7 +26,7 @@ from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.staging import Shifted
 from refluid.lowering.step import CompiledStep, Step
 from refluid.ops.core.values import SelectedRows
-from refluid.runtime.server.held_tables import HeldTable
+from refluid.runtime.server.held_tables import FixedTable, GrowingTable, HeldTable
 from refluid.runtime.server.table_updates import NotRowByRowError, read_table_update
 from refluid.runtime.transport.wire import Rows, RowSizes, Value
 from refluid.scope import Scope
@@ -63,11 +63,15 @@ class Shard:
         for text in listen.attrs.get("sparse_grad_to_param", ()):
             pushed, _, param = text.partition(":")
             received = {name for name in listen.input("X") if _split_trainer(name)[0] == pushed}
+            part = parts[param]
             try:
                 update, taken = read_table_update(ops, param, pushed, received)
-            except NotRowByRowError:
+            except NotRowByRowError as error:
+                if part.grows:
+                    raise ValueError(f"rows of table {part.whole} cannot be updated one by one: {error}") from error
                 continue  # the compiled update takes selected rows as well, only slower
-            self.tables[param] = HeldTable(update, self._program.global_block(), self._scope, parts[param])
+            held = GrowingTable if part.grows else FixedTable
+            self.tables[param] = held(update, part, self._program.global_block().var(param).dtype, self._scope)
             self._taken |= {places[op] for op in taken}
 
     def _all_blocks(self) -> list[Block]:
@@ -118,7 +122,8 @@ class Shard:
             self._put(name, value)
 
     def _put(self, name: str, value: Any) -> None:
-        self._scope.var(name).get_tensor().value = jax.device_put(np.array(value), self._place.device())
+        with jax.enable_x64(True):
+            self._scope.var(name).get_tensor().value = jax.device_put(np.array(value), self._place.device())
 
     def _held(self, name: str) -> Any:
         held = self._scope.find_var(name)

@@ -99,7 +99,7 @@ def _follow(before: Sequence[Operator], name: str, param: str, received: Set[str
     """Follows a gradient from the optimizer back to what is received."""
     reading, decays, place = _Reading(rule), True, len(before)
     while name not in received:
-        place = next((i for i in reversed(range(place)) if name in before[i].output_arg_names), -1)
+        place = _last_writer(before[:place], name)
         if place < 0:
             raise NotRowByRowError(f"{name} is computed from something else than what is pushed")
         op = before[place]
@@ -142,20 +142,26 @@ def _is_decay(op: Operator, before: Sequence[Operator], param: str, reading: _Re
     """Whether a sum adds weight decay to the gradient."""
     if op.type != "sum" or len(op.input("X")) != 2:
         return False
-    scale = next((each for each in reversed(before) if op.input("X")[1] in each.output_arg_names), None)
-    if scale is None or scale.type != "scale" or scale.attrs.get("bias"):
+    place = _last_writer(before, op.input("X")[1])
+    if place < 0 or before[place].type != "scale" or before[place].attrs.get("bias"):
         return False
+    scale = before[place]
     (source,), amount = scale.input("X"), float(scale.attrs.get("scale", 1.0))
     if source == param:
         reading.rule = replace(reading.rule, l2=amount)
         reading.taken.add(id(scale))
         return True
-    sign = next((each for each in reversed(before) if source in each.output_arg_names), None)
-    if sign is None or sign.type != "sign" or sign.input("X") != [param]:
+    sign = before[_last_writer(before[:place], source)]
+    if sign.type != "sign" or sign.input("X") != [param] or sign.output("Out") != [source]:
         return False
     reading.rule = replace(reading.rule, l1=amount)
     reading.taken |= {id(scale), id(sign)}
     return True
+
+
+def _last_writer(ops: Sequence[Operator], name: str) -> int:
+    """The position of the last operator that writes a variable, or -1."""
+    return next((place for place in reversed(range(len(ops))) if name in ops[place].output_arg_names), -1)
 
 
 def _find_squares(before: Sequence[Operator], reading: _Reading) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,8 +47,12 @@ def merged(ids: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     found, inverse = unique(ids)
     if len(found) == len(ids):
         return np.ascontiguousarray(ids), np.ascontiguousarray(values)
-    sums = np.zeros((len(found), values.shape[1]), values.dtype)
-    _SUM[values.dtype](inverse, np.ascontiguousarray(values), sums)
+    sums = np.zeros((len(found), *values.shape[1:]), values.dtype)
+    if values.dtype in _SUM:
+        flat = values.reshape(len(ids), -1)
+        _SUM[values.dtype](inverse, np.ascontiguousarray(flat), sums.reshape(len(found), flat.shape[1]))
+    else:
+        np.add.at(sums, inverse, values)
     return found, sums
 
 
@@ -54,6 +60,21 @@ def spread(rows: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """The rows of different ids for all ids; the inverse of `unique`."""
     if len(rows) == len(inverse):
         return rows
-    out = np.empty((len(inverse), rows.shape[1]), rows.dtype)
-    _SPREAD[rows.dtype](inverse, np.ascontiguousarray(rows), out)
+    if rows.dtype not in _SPREAD:
+        return rows[inverse]
+    out = np.empty((len(inverse), *rows.shape[1:]), rows.dtype)
+    flat = out.reshape(len(inverse), -1)
+    _SPREAD[rows.dtype](inverse, np.ascontiguousarray(rows).reshape(len(rows), flat.shape[1]), flat)
     return out
+
+
+def owners(heights: Sequence[int]) -> np.ndarray:
+    """The part that each shard belongs to, for parts of so many shards each."""
+    return np.repeat(np.arange(len(heights), dtype=np.int64), heights)
+
+
+def shared_out(ids: np.ndarray, parts: np.ndarray, count: int) -> list[np.ndarray]:
+    """The positions of the ids that belong to each of ``count`` parts, by the part of each shard."""
+    order, grouped, bounds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64), np.empty(count + 1, np.int64)
+    merging.partition(np.ascontiguousarray(ids), len(parts), parts, order, grouped, bounds)
+    return [order[begin:end] for begin, end in pairwise(bounds.tolist())]

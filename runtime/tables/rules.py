@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from refluid.ops.core import noise
 from refluid.runtime.tables.kernels import beginning, optimizers
 
 
@@ -82,6 +79,11 @@ class Rule:
     def form(self) -> OptimizerForm:
         return OPTIMIZERS[self.optimizer]
 
+    @property
+    def moves_new_rows(self) -> bool:
+        """Whether a row changes even before its first gradient, so that it must exist from the first read on."""
+        return self.l2 != 0.0 or self.l1 != 0.0 or self.optimizer == "ftrl"
+
     def scaled(self, factor: float) -> Rule:
         """The same rule for gradients that are multiplied by a factor."""
         return replace(self, scale=factor)
@@ -111,27 +113,10 @@ class Beginning:
     double: bool = False
 
     @classmethod
-    def of(cls, type: str, attrs: Mapping[str, Any], key: Any, dtype: np.dtype) -> Beginning:
-        """What an initializer op would draw with a jax.random key.
-
-        Raises:
-          ValueError: rows of such an initializer cannot be computed one by one.
-        """
-        forms = {
-            "fill_constant": (beginning.CONSTANT, "value", "", 0.0, 0.0),
-            "uniform_random": (beginning.UNIFORM, "min", "max", -1.0, 1.0),
-            "gaussian_random": (beginning.NORMAL, "mean", "std", 0.0, 1.0),
-            "truncated_gaussian_random": (beginning.TRUNCATED_NORMAL, "mean", "std", 0.0, 1.0),
-        }
-        if type not in forms or attrs.get("diag_num"):
-            raise ValueError(
-                f"{type} cannot initialise a table whose rows live on servers; use Constant, Uniform, Normal, "
-                "TruncatedNormal or Xavier"
-            )
-        kind, one, two, first, second = forms[type]
-        words = (*noise.words(key), *noise.words(noise.fold_in(key, 1)))
-        numbers = float(attrs.get(one, first)), float(attrs.get(two, second)) if two else 0.0
-        return cls(kind, *numbers, tuple(int(word) for word in words), dtype == np.float64)  # pyright: ignore[reportArgumentType]
+    def read(cls, numbers: np.ndarray) -> Beginning:
+        """The inverse of `numbers`, which op begin_rows computes."""
+        kind, first, second, double, *words = np.asarray(numbers, np.float64).tolist()
+        return cls(int(kind), first, second, tuple(map(int, words)), bool(double))  # pyright: ignore[reportArgumentType]
 
     def numbers(self) -> np.ndarray:
         """What kernels read."""
@@ -145,13 +130,6 @@ class Beginning:
 def zeros() -> Beginning:
     """Rows that begin with zeros."""
     return Beginning(beginning.CONSTANT)
-
-
-def seeded(type: str, attrs: Mapping[str, Any], seed: int, name_hash: int, dtype: np.dtype) -> Beginning:
-    """How the rows of a table begin whose program has a seed: as its startup program would begin them."""
-    with jax.enable_x64(True):
-        key = jax.random.wrap_key_data(jnp.array([seed, 0], jnp.uint32))
-        return Beginning.of(type, attrs, noise.fold_in(key, name_hash), dtype)
 
 
 def fills_of(states: Sequence[float]) -> np.ndarray:

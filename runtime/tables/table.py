@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from refluid.ops.core.growing import SHARDS
 from refluid.runtime.tables.kernels import layout, merging, optimizers, rows
 from refluid.runtime.tables.records import RecordForm
 from refluid.runtime.tables.rules import Beginning, Rule, fills_of, zeros
 from refluid.runtime.tables.segment import Segment
 
-SHARDS = 256  # of every table with any ids; a power of two
 _SEGMENTS = 4
 
 
@@ -65,7 +65,7 @@ class Table:
         self.segments = [Segment(self.form, self.fixed) for _ in range(count)]
         self._of_shards = np.arange(SHARDS, dtype=np.int64) % count
         self._beginning, self._fills = self.beginning.numbers(), fills_of(self.fills or [0.0] * len(self.form.slots))
-        self._rates = np.zeros(optimizers.RATES, np.float32)
+        self._rates = np.zeros(optimizers.RATES)
         self._stepping = threading.Lock()
         self._kernels, self._like = _KERNELS[self.form.dtype], np.empty(0, self.form.dtype)
         if self.fixed is not None:

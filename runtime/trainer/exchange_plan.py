@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
 
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
-from refluid.ir.slices import Slice
+from refluid.ir.slices import SHARDS, Slice
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
+from refluid.runtime.tables.batches import owners, shared_out
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,35 @@ class SlicedVariable:
 
     def __post_init__(self):
         object.__setattr__(self, "shape", self.slices[0].whole_shape)
-        row = 0
+        row, last = 0, SHARDS if self.grows else self.shape[0] if self.shape else 1
         for part in sorted(self.slices, key=lambda part: part.start):
             if part.start != row:
                 raise ValueError(f"{part.name} holds rows {part.start} to {part.end} of {self.name}, row {row} is next")
             row = part.end
-        if self.shape and row != self.shape[0]:
-            raise ValueError(f"the slices of {self.name} end at row {row} of {self.shape[0]}")
+        if row != last:
+            raise ValueError(f"the slices of {self.name} end at row {row} of {last}")
+
+    @property
+    def grows(self) -> bool:
+        """Whether it is a table of rows with any ids."""
+        return self.slices[0].grows
+
+    def shared_out(self, ids: np.ndarray) -> list[tuple[Slice, np.ndarray, np.ndarray]]:
+        """For each slice, the positions of the ids of its rows, and their numbers there."""
+        if self.grows:
+            places = shared_out(ids, self._owners, len(self.slices))
+            return [(part, chosen, ids[chosen]) for part, chosen in zip(self.slices, places, strict=True)]
+        if len(self.slices) == 1:
+            return [(self.slices[0], np.arange(len(ids)), ids)]
+        found = []
+        for part in self.slices:
+            inside = np.flatnonzero((ids >= part.start) & (ids < part.end))
+            found.append((part, inside, ids[inside] - part.start))
+        return found
+
+    @cached_property
+    def _owners(self) -> np.ndarray:
+        return owners([part.rows for part in self.slices])
 
 
 @dataclass(frozen=True)
@@ -143,11 +167,13 @@ class _Collected:
             wholes = [parts[name] for name in local]
         else:
             variable = _variable(op, local[0])
-            wholes = [(variable.name, *bounds) for bounds in _bounds(variable, names, op.attrs.get("sections"))]
+            wholes = [
+                (variable.name, *bounds) for bounds in _bounds(_shape(op, variable), names, op.attrs.get("sections"))
+            ]
             facts["ids"] = tuple(local[1:])
         for (whole, start, end), name, endpoint in zip(wholes, names, endpoints, strict=True):
             variable = _variable(op, whole)
-            part = Slice(name, whole, start, end, tuple(variable.shape), endpoint)
+            part = Slice(name, whole, start, end, _shape(op, variable), endpoint)
             self._slices.setdefault(whole, []).append(part)
             defaults = {"dtype": as_numpy(variable.dtype), "sparse": variable.type == VarType.SELECTED_ROWS}
             self._facts[whole] = {**defaults, **facts}
@@ -158,9 +184,10 @@ class _Collected:
 
 def _lookup(op: Operator) -> Lookup:
     table = _variable(op, op.attr("table_name"))
-    names, bounds = op.attr("table_names"), _bounds(table, op.attr("table_names"), op.attr("height_sections"))
+    shape, names = _shape(op, table), op.attr("table_names")
+    bounds = _bounds(shape, names, op.attr("height_sections"))
     slices = tuple(
-        Slice(name, table.name, start, end, tuple(table.shape), endpoint)
+        Slice(name, table.name, start, end, shape, endpoint)
         for name, endpoint, (start, end) in zip(names, op.attr("epmap"), bounds, strict=True)
     )
     sliced = SlicedVariable(table.name, slices, as_numpy(table.dtype))
@@ -169,8 +196,15 @@ def _lookup(op: Operator) -> Lookup:
     return Lookup(sliced, tuple(op.input("Ids")), tuple(op.output("Outputs")), padding, keeps_last, op)
 
 
-def _bounds(variable: Variable, names: Sequence[str], sections: Iterable[int] | None) -> list[tuple[int, int]]:
-    return _ranges(list(sections or ()) if len(names) > 1 else [variable.shape[0] if variable.shape else 1])
+def _shape(op: Operator, variable: Variable) -> tuple[int, ...]:
+    """The shape of a variable that an operator moves, as servers have it."""
+    return (-1, *variable.shape[1:]) if op.attrs.get("grows") else tuple(variable.shape)
+
+
+def _bounds(shape: Sequence[int], names: Sequence[str], sections: Iterable[int] | None) -> list[tuple[int, int]]:
+    if len(names) > 1:
+        return _ranges(list(sections or ()))
+    return _ranges([(SHARDS if shape[0] < 0 else shape[0]) if shape else 1])
 
 
 def _ranges(heights: Sequence[int]) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from refluid.errors import OutOfRangeError
 from refluid.ir.operator import Operator
+from refluid.ir.slices import NO_ROW
 from refluid.lowering.exchange import Exchange
 from refluid.ops.core.values import Ragged, plain
 from refluid.places import Place
@@ -124,6 +125,9 @@ def _all_outputs(
 def _ids_of(lookup: Lookup, env: Mapping[str, Any]) -> np.ndarray:
     """All ids of a lookup in one array."""
     ids = np.concatenate([np.asarray(plain(env[name])).reshape(-1) for name in lookup.ids])
+    if lookup.table.grows:
+        _check_any(lookup, ids)
+        return ids.astype(np.int64, copy=False)
     height = lookup.table.shape[0]
     wrong = (ids < 0) | (ids >= height)
     if lookup.padding >= 0:
@@ -137,6 +141,18 @@ def _ids_of(lookup: Lookup, env: Mapping[str, Any]) -> np.ndarray:
             written_at=str(lookup.operator.written_at),
         )
     return ids
+
+
+def _check_any(lookup: Lookup, ids: np.ndarray) -> None:
+    """Any int64 is the id of a row, but for the one that stands for padding."""
+    if ids.dtype.kind not in "iu" or (ids.size and ids.max() == NO_ROW):
+        what = f"are {ids.dtype}" if ids.dtype.kind not in "iu" else f"contain {NO_ROW}, which stands for no row"
+        raise OutOfRangeError(
+            lookup.operator.type,
+            f"ids of rows of table {lookup.table.name} must be int64; these {what}",
+            [f"Ids         {', '.join(lookup.ids)}"],
+            written_at=str(lookup.operator.written_at),
+        )
 
 
 def _outputs(lookups: Sequence[Lookup], ids: np.ndarray, rows: np.ndarray, env: Mapping[str, Any]) -> dict[str, Any]:

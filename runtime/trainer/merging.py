@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from refluid.runtime.tables.batches import merged
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.trainer.packing import Versions
 from refluid.runtime.transport.wire import Rows, Value
@@ -55,8 +56,11 @@ class MergedSteps:
         value = self.values[variable.name]
         scale = 1.0 if variable.adds or self.steps == 1 else 1.0 / self.steps
         if isinstance(value, list):
-            rows = value[0].rows if len(value) == 1 else np.concatenate([part.rows for part in value])
-            values = value[0].values if len(value) == 1 else np.concatenate([part.values for part in value])
+            rows, values = value[0].rows, value[0].values
+            if len(value) > 1:
+                rows, values = merged(
+                    *(np.concatenate(parts) for parts in zip(*((p.rows, p.values) for p in value), strict=True))
+                )
             return Rows(rows, values if scale == 1.0 else values * np.asarray(scale, values.dtype))
         assert isinstance(value, np.ndarray)
         return value if scale == 1.0 else value * np.asarray(scale, value.dtype)

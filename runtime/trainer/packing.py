@@ -13,6 +13,7 @@ import numpy as np
 from refluid.alignment import aligned
 from refluid.backend import Device
 from refluid.ops.core.values import SelectedRows
+from refluid.runtime.tables.batches import merged
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.transport.wire import Rows, Value
 
@@ -51,12 +52,12 @@ def to_host(variables: Sequence[SlicedVariable], env: Mapping[str, Any]) -> list
 
 
 def _to_host(value: Any) -> Value:
-    """A value on the host; entries of selected rows that hold no row are left out."""
+    """A value on the host. Of selected rows, each row once; entries that hold no row are left out."""
     if not isinstance(value, SelectedRows):
         return np.asarray(value)
-    rows, values = np.asarray(value.rows), np.asarray(value.values)
+    rows, values = np.asarray(value.rows, np.int64), np.asarray(value.values)
     real = rows < value.height
-    return Rows(rows, values) if real.all() else Rows(rows[real], values[real])
+    return Rows(*(merged(rows, values) if real.all() else merged(rows[real], values[real])))
 
 
 def cut(variable: SlicedVariable, value: Value, suffix: str = "") -> list[tuple[str, str, Value]]:
@@ -64,15 +65,12 @@ def cut(variable: SlicedVariable, value: Value, suffix: str = "") -> list[tuple[
     if len(variable.slices) == 1:
         (part,) = variable.slices
         return [(part.endpoint, part.name + suffix, value)]
-    found: list[tuple[str, str, Value]] = []
-    for part in variable.slices:
-        if isinstance(value, Rows):
-            inside = (value.rows >= part.start) & (value.rows < part.end)
-            piece = Rows(value.rows[inside] - part.start, value.values[inside])
-        else:
-            piece = value[part.start : part.end]
-        found.append((part.endpoint, part.name + suffix, piece))
-    return found
+    if isinstance(value, Rows):
+        return [
+            (part.endpoint, part.name + suffix, Rows(numbers, value.values[chosen]))
+            for part, chosen, numbers in variable.shared_out(value.rows)
+        ]
+    return [(part.endpoint, part.name + suffix, value[part.start : part.end]) for part in variable.slices]
 
 
 def join(variable: SlicedVariable, replies: Replies) -> np.ndarray:

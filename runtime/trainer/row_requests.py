@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from refluid.runtime.tables.batches import spread, unique
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.trainer.packing import Message, Replies
 from refluid.runtime.trainer.server_calls import ROWS
@@ -17,18 +18,18 @@ Wanted = Mapping[str, tuple[SlicedVariable, np.ndarray]]  # a table, and ids of 
 
 
 class RowRequest:
-    """The rows of tables for some ids: what to ask each server for, and how replies become rows."""
+    """The rows of tables for some ids: what to ask each server for, each row once, and how replies become rows."""
 
     def __init__(self, wanted: Wanted):
-        self._wanted = wanted
-        self._inside: dict[str, np.ndarray] = {}
+        self._wanted = {name: (table, *unique(np.asarray(ids, np.int64))) for name, (table, ids) in wanted.items()}
+        self._inside: dict[str, np.ndarray] = {}  # by slice: the places of its rows among those of the table
         self.numbers: dict[str, dict[str, np.ndarray]] = {}  # by endpoint and slice
         self.sizes: dict[str, int] = {}  # bytes of the reply, by endpoint
-        for table, ids in wanted.values():
+        for table, ids, _ in self._wanted.values():
             size = math.prod(table.shape[1:]) * table.dtype.itemsize
-            for part in table.slices:
-                inside = self._inside[part.name] = np.flatnonzero((ids >= part.start) & (ids < part.end))
-                self.numbers.setdefault(part.endpoint, {})[part.name] = ids[inside] - part.start
+            for part, inside, numbers in table.shared_out(ids):
+                self._inside[part.name] = inside
+                self.numbers.setdefault(part.endpoint, {})[part.name] = numbers
                 self.sizes[part.endpoint] = self.sizes.get(part.endpoint, 0) + size * len(inside)
 
     def messages(self) -> dict[str, Message]:
@@ -38,10 +39,11 @@ class RowRequest:
     def rows(self, replies: Replies) -> dict[str, np.ndarray]:
         """The rows of each table in the order of the ids, in memory that nobody else holds."""
         found = {}
-        for name, (table, ids) in self._wanted.items():
-            rows = found[name] = np.empty((len(ids), *table.shape[1:]), table.dtype)
+        for name, (table, ids, inverse) in self._wanted.items():
+            rows = np.empty((len(ids), *table.shape[1:]), table.dtype)
             for part in table.slices:
                 rows[self._inside[part.name]] = dense(replies[part.endpoint][part.name])
+            found[name] = spread(rows, inverse)
         return found
 
 

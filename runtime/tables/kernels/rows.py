@@ -263,7 +263,7 @@ def _push(control, ids, places, grads, rule, rates, now, beginning, fills, creat
 
 
 _BATCH = f"int64(int64[::1], {IDS}, {IDS}, "
-_RULES = ", float64[::1], float32[::1], int64, float64[::1], float64[::1], boolean, int64)"
+_RULES = ", float64[::1], float64[::1], int64, float64[::1], float64[::1], boolean, int64)"
 _FETCH, _PUSH = _BATCH + "{0}[:, ::1]" + _RULES, _BATCH + VALUES + _RULES
 fetch32, fetch64 = (kernel(_FETCH.format(kind))(_fetch) for kind in ("float32", "float64"))
 push32, push64 = (kernel(_PUSH.format(kind))(_push) for kind in ("float32", "float64"))

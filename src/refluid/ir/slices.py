@@ -2,6 +2,9 @@
 
 A server's programs list, on their operators, the slice that every persistable variable of theirs holds. Anyone who has
 such a program can read files of whole variables into slices, and join slices into whole variables.
+
+A table that grows has no number of rows: its rows have any 64-bit ids and belong to one of `SHARDS` shards, by the hash
+of their id. Its slices are ranges of shards.
 """
 
 from __future__ import annotations
@@ -9,13 +12,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from refluid.ir.program import Program
+from refluid.ops.core.growing import NO_ROW, ROW_INITIALIZERS, SHARDS
+
+__all__ = ["NO_ROW", "ROW_INITIALIZERS", "SHARDS", "SLICES", "Slice", "slices_of"]
 
 SLICES = "slices"  # the attribute that lists them: on listen_and_serv, and on the initialisers of a server's startup
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The variable ``name``: rows ``start`` to ``end`` of the variable ``whole``, whose shape is ``whole_shape``."""
+    """The variable ``name``: rows ``start`` to ``end`` of the variable ``whole``, whose shape is ``whole_shape``.
+
+    If ``whole`` is a table that grows, the first dim of its shape is -1, and ``start`` and ``end`` are shards.
+    """
 
     name: str
     whole: str
@@ -29,12 +38,16 @@ class Slice:
         return self.end - self.start
 
     @property
+    def grows(self) -> bool:
+        return self.whole_shape[:1] == (-1,)
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        return (self.rows, *self.whole_shape[1:]) if self.whole_shape else ()
+        return (-1 if self.grows else self.rows, *self.whole_shape[1:]) if self.whole_shape else ()
 
     @property
     def is_whole(self) -> bool:
-        return self.rows == self.whole_shape[0]
+        return self.rows == (SHARDS if self.grows else self.whole_shape[0])
 
     def __str__(self) -> str:
         dims = ",".join(map(str, self.whole_shape))

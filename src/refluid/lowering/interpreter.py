@@ -385,7 +385,7 @@ def operator_key(op: Operator, context: Context) -> Any:
     name = op.originals.get(name, name)
     variable = op.block.find_var_recursive(name)
     base = context.seed_key if variable is not None and variable.persistable else context.key
-    return fold_in(base, crc32(name.encode()))
+    return fold_in(base, crc32((op.attrs.get("drawn_for") or name).encode()))
 
 
 def explain(op: Operator, env: Environment, error: Exception) -> OpError:

@@ -3,21 +3,32 @@
 import threading
 import zlib
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+from refluid.ops.core.growing import ROW_INITIALIZERS
+from refluid.ops.core.noise import fold_in
+from refluid.ops.host.distributed import begin_rows
 from refluid.runtime.tables.kernels import layout
 from refluid.runtime.tables.records import RecordForm
-from refluid.runtime.tables.rules import Rule, seeded
+from refluid.runtime.tables.rules import Beginning, Rule
 from refluid.runtime.tables.table import Table
 
 SGD = Rule("sgd", {})
 
 
+def beginning(seed, name, **options):
+    """How rows begin in a program with a seed."""
+    with jax.enable_x64(True):
+        key = fold_in(jax.random.wrap_key_data(np.array([seed, 0], np.uint32)), zlib.crc32(name.encode()))
+        return Beginning.read(np.asarray(begin_rows(**options, key=key)))
+
+
 def uniform(width=4, **options):
-    begins = seeded("uniform_random", {"min": -1.0, "max": 1.0}, seed=7, name_hash=1, dtype=np.dtype("float32"))
+    begins = beginning(7, "emb", initializer="uniform_random", first=-1.0, second=1.0)
     return Table("emb", RecordForm(width), SGD, begins, **options)
 
 
@@ -45,7 +56,8 @@ def test_rows_begin_as_those_of_the_local_program(initializer, dtype):
     fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
     expected = np.array(fluid.global_scope().find_var("emb").get_tensor())
     (op,) = fluid.default_startup_program().global_block().ops
-    begins = seeded(op.type, op.attrs, 11, zlib.crc32(b"emb"), np.dtype(dtype))
+    first, second = (op.attrs.get(name, 0.0) for name in ROW_INITIALIZERS[op.type])
+    begins = beginning(11, "emb", initializer=op.type, first=first, second=second, dtype=op.attr("dtype"))
     table = Table("emb", RecordForm(12, np.dtype(dtype)), SGD, begins)
     np.testing.assert_allclose(table.read(np.arange(50)), expected, atol=1e-6 if dtype == "float32" else 1e-12)
 

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from refluid.ops.core import noise
+from refluid.ops.core.dtypes import numpy_dtype
+from refluid.ops.core.growing import ROW_INITIALIZERS
 from refluid.ops.core.infer import described_elsewhere
 from refluid.ops.core.registry import OpDef, Slot, add, op
 
@@ -55,6 +60,7 @@ _exchanged(
     dtype=5,
     emb_dim=0,
     lookup_version=1,
+    grows=False,
 )
 _exchanged("split_byref", "X", "Out*", sections=(), num=0)
 _exchanged("split_selected_rows", "X", "Out*", height_sections=())
@@ -87,3 +93,12 @@ _exchanged("server_sum", "X", "Out", key="")
 def ref_by_trainer_id(xs, trainer_id):
     """The x of that trainer."""
     return jax.lax.switch(trainer_id.reshape(()), [lambda x=x: x for x in xs])
+
+
+@op("begin_rows", inputs="", outputs="Out", grad=None, random=True, lod=None, infer=described_elsewhere)
+def begin_rows(*, initializer="fill_constant", first=0.0, second=0.0, dtype=5, drawn_for="", key):
+    """How rows of a table that grows begin, as numbers: the initialiser, its two arguments, whether it draws float64,
+    and the words of two random keys. ``drawn_for`` names the whole table, so that all servers draw alike."""
+    kind, double = list(ROW_INITIALIZERS).index(initializer), numpy_dtype(dtype) == np.float64
+    words = [*noise.words(key), *noise.words(noise.fold_in(key, 1))]
+    return jnp.stack([jnp.asarray(number, jnp.float64) for number in (kind, first, second, double, *words)])
