@@ -139,7 +139,7 @@ def test_an_index_reads_these_rows_only(requested):
             np.testing.assert_array_equal(trainer.table[index], INITIAL[index], str(index))
             first = index[0] if isinstance(index, tuple) else index
             assert {purpose for purpose, *_ in requested} == {ROWS_OF}
-            assert sum(count for _, _, count in requested) == np.arange(ROWS)[first].size
+            assert sum(count for _, _, count in requested) == np.unique(np.arange(ROWS)[first]).size
         trainer.close()
 
 
@@ -172,14 +172,14 @@ def test_neither_training_nor_looking_at_a_tensor_reads_the_table(requested):
         slices = {name for purpose, name, *_ in requested if purpose == START}
         assert slices and not any(name.startswith("table") for name in slices)
         for seed in range(3):
-            trainer.step(seed)
+            trainer.step(seed, ids=[1, 7, 38, 7, 2, 0])
         table = trainer.table
         text = str(table)
         assert all(endpoint in text for endpoint in endpoints) and f"dim: [{ROWS}, 3]" in text
         assert table.shape() == [ROWS, 3] and table._is_initialized()
         reads = [request for request in requested if request[1].startswith("table")]
         assert {purpose for purpose, *_ in reads} == {ROWS_OF}, "lookups of the steps only"
-        assert sum(count for _, _, count in reads) == 3 * 6
+        assert sum(count for _, _, count in reads) == 3 * 5, "each row once"
         trainer.close()
 
 
