@@ -59,7 +59,7 @@ TESTED_ELSEWHERE = {
         _EXCHANGE,
     ),
     # refluid's own, on servers.
-    "begin_rows": "tests/transpiler/test_growing_tables.py::test_a_sync_job_equals_local_training",
+    "begin_rows": "tests/transpiler/test_growing_tables.py::test_servers_are_told_how_rows_begin",
     # Between replicas, of which real Fluid has several on GPUs only.
     **dict.fromkeys(
         "allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod c_allreduce_sum c_broadcast "

@@ -6,7 +6,7 @@ import pytest
 import paddle.fluid as fluid
 from paddle.fluid.regularizer import L1Decay, L2Decay
 from refluid.ir import Program
-from refluid.ir.slices import NO_ROW
+from refluid.ir.slices import NO_ROW, SHARDS, Slice
 from refluid.scope import Scope
 from simulated_cluster import EXE, Job, bound, close_jobs
 
@@ -156,6 +156,32 @@ def test_one_async_trainer_whose_pushes_are_applied_at_once_equals_local_trainin
     local = train_locally(model(OPTIMIZERS["adagrad"], grows=False))
     job = train_as_job(model(OPTIMIZERS["adagrad"], grows=True), 2, trainers=1, sync_mode=False)
     np.testing.assert_allclose(rows_of(job, "emb"), local["emb"], rtol=1e-5, atol=1e-5)
+
+
+def test_servers_are_told_how_rows_begin():
+    main, startup = Program(), Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        model(OPTIMIZERS["adagrad"], grows=True, initializer=fluid.initializer.Normal(0.5, 0.25))()
+    endpoints = ["127.0.0.1:6170", "127.0.0.1:6171"]
+    transpiler = fluid.DistributeTranspiler()
+    transpiler.transpile(0, main, ",".join(endpoints), trainers=1, startup_program=startup)
+    shards = []
+    for endpoint in endpoints:
+        server = transpiler.get_pserver_program(endpoint)
+        ops = transpiler.get_startup_program(endpoint, server).global_block().ops
+        begins = {part.whole: op for op in ops if op.type == "begin_rows" for part in held(op)}
+        weights, states = begins["emb"], begins["emb_moment_0"]
+        assert [weights.attr(name) for name in ("initializer", "first", "second")] == ["gaussian_random", 0.5, 0.25]
+        assert states.attr("first") == pytest.approx(0.1)
+        (part,) = held(weights)
+        shards += range(part.start, part.end)
+    assert shards == list(range(SHARDS))
+    filled = [op.type for op in startup.global_block().ops if "emb" in op.output_arg_names]
+    assert filled == ["fake_init"], "trainers have no rows"
+
+
+def held(op):
+    return [Slice.parse(text) for text in op.attr("slices")]
 
 
 def test_the_id_that_stands_for_padding_is_refused():
