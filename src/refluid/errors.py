@@ -63,6 +63,10 @@ class OutOfRangeError(OpError, IndexError):
     """An id or label is out of range for the table or the classes it indexes."""
 
 
+class PythonCodeError(OpError):
+    """An op calls Python code, so its program cannot be written as data."""
+
+
 class FeedError(ValueError):
     """A fed value does not match its variable, or a feed is missing."""
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from refluid.errors import FeedError, UninitializedError
 from refluid.ir.program import Program
 from refluid.ir.variable import name_of
+from refluid.lowering.buckets import to_ragged
 from refluid.lowering.interpreter import Context, run
 from refluid.lowering.plan import Where, make_plan
-from refluid.ops.core.values import Ragged
 from refluid.scope import Scope, global_scope
-from refluid.tensors import copied
+from refluid.tensors import LoDTensor, copied
 
 
 def to_jax(
@@ -30,7 +30,7 @@ def to_jax(
 
     It can be jitted, differentiated with respect to the state or the feeds, vmapped and exported. A program with
     random ops takes ``key=``, a jax.random key. 64-bit values need jax.enable_x64 around the call. Sequences are given
-    and returned as `refluid.ops.core.values.Ragged`.
+    as LoDTensors or, like arguments of jitted functions, as `refluid.ops.core.values.Ragged`; they are returned so.
 
     Args:
       program: a program without host ops.
@@ -66,7 +66,9 @@ def to_jax(
 
 
 def _value(value: Any) -> Any:
-    return value if isinstance(value, Ragged) else jnp.asarray(value)
+    if isinstance(value, LoDTensor) and value._lod:
+        value = to_ragged(value)
+    return jax.tree.map(jnp.asarray, value)
 
 
 def _initial_state(reads: Sequence[str], feeds: Sequence[str], scope: Scope, schedule: Any) -> dict[str, jax.Array]:

@@ -221,7 +221,8 @@ def test_layers_of_the_same_name_share_variables():
     refluid.flax_layer(module, refluid.flax_layer(module, x, name="d"), name="d")
     assert len(fluid.default_main_program().all_parameters()) == 2
     assert len(fluid.default_startup_program().global_block().ops) == 2
-    with pytest.raises(ValueError, match=r"d.bias is float32\[3\] in this program already, but Dense needs"):
+    already = r"d.bias is float32\[3\] in this program already, but float32\[4\] is needed(.|\n)*test_flax_layer"
+    with pytest.raises(OpError, match=already):
         refluid.flax_layer(nn.Dense(4), x, name="d")
 
 
@@ -282,7 +283,7 @@ def test_modules_that_work_row_by_row_take_sequences():
         found.append(exe.run(feed={"words": tensor}, fetch_list=[pooled, hidden], return_numpy=False))
     assert [np.array(each[0]).shape for each in found] == [(2, 3), (3, 3)]
     assert found[1][1].recursive_sequence_lengths() == [[1, 4, 2]]
-    with pytest.raises(OpError, match=r"BatchNorm: it mixes rows(.|\n)*sequence_pad"):
+    with pytest.raises(OpError, match=r"BatchNorm.__call__: it mixes rows(.|\n)*sequence_pad"):
         refluid.flax_layer(nn.BatchNorm(), embedded)
 
 
@@ -305,27 +306,65 @@ class Text(nn.Module):
         return x
 
 
+class Sown(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        self.sow("losses", "sum", x.sum())
+        return x
+
+
+class NNXCases(nnx.Module):
+    """Methods that a layer cannot call."""
+
+    def __init__(self, rngs, text=None):
+        self.dense = nnx.Linear(3, 3, rngs=rngs)
+        if text:
+            self.text = nnx.Cache(text)
+
+    def branch(self, x):
+        return x if x.sum() > 0 else -x
+
+    def wrong_rank(self, x):
+        return self.dense(x)[:, :, 0]
+
+    def late(self, x):
+        self.cache = nnx.Cache(x[0])
+        return self.dense(x)
+
+
+LATE = "its variable cache does not exist before the call"
+
+
 @pytest.mark.parametrize(
-    ("module", "problem"),
+    ("module", "method", "problem", "hint"),
     [
-        (Branches(), r"Branches: .*(.|\n)*float32\[-1, 3\](.|\n)*test_flax_layer(.|\n)*hint .*depends on the values"),
-        (nn.Conv(2, (3, 3, 3)), r"Conv: (.|\n)*x  float32\[-1, 3\](.|\n)*written at .*test_flax_layer"),
-        (Cache(), "Cache: the shape of cache.rows depends on an unknown dim of the inputs"),
-        (Text(), "Text: "),
+        (Branches(), None, "Branches.__call__: .*traced", "depends on the values of arrays"),
+        (NNXCases, "branch", "NNXCases.branch: .*traced", "depends on the values of arrays"),
+        (nn.Conv(2, (3, 3, 3)), None, "Conv.__call__: ", None),
+        (NNXCases, "wrong_rank", "NNXCases.wrong_rank: Too many indices: array is 2-dimensional", None),
+        (nn.Dense(2), "apply_to", "Dense: Dense has no method 'apply_to'", None),
+        (Cache(), None, "Cache.__call__: the shape of cache.rows depends on an unknown dim of the inputs", None),
+        (Text(), None, "Text.__call__: its variable notes.text is a str, but programs hold arrays", None),
+        (Sown(), None, "Sown.__call__: its variable losses.sum is a tuple, but .*; return what you would sow", None),
+        (nn.Dense(2, param_dtype=jnp.complex64), None, "Dense.__call__: its variable bias cannot .* complex64", None),
+        (lambda rngs: NNXCases(rngs, "hello"), "late", "<lambda>: .*<class 'str'> at .*'text'", None),
+        (NNXCases, "late", f"NNXCases.late: {LATE}", None),
+        (5, None, "expected a flax module, or a function from nnx.Rngs to one, not 5", None),
     ],
 )
-def test_a_module_that_cannot_be_a_layer_is_named_with_the_users_line(module, problem):
+def test_what_cannot_be_a_layer_is_named_with_method_shapes_and_the_users_line(module, method, problem, hint):
     x = fluid.layers.data("x", [3])
-    with pytest.raises(OpError, match=problem):
-        refluid.flax_layer(module, x)
+    with pytest.raises(OpError, match=f"flax_layer: .*{problem}") as caught:
+        refluid.flax_layer(module, x, method=method)
+    text = str(caught.value)
+    assert "x  float32[-1, 3]" in text and "written at" in text and "test_flax_layer.py" in text
+    assert hint is None or hint in caught.value.hint
 
 
 def test_wrong_arguments_are_named():
     x = fluid.layers.data("x", [3])
-    with pytest.raises(TypeError, match="expected a flax module"):
-        refluid.flax_layer(5, x)
     with pytest.raises(
-        OpError, match="Dense: param_attr names 'weights', which is no parameter of it(.|\n)*bias, kernel"
+        OpError, match="Dense.__call__: param_attr names 'weights', which is no parameter of it(.|\n)*bias, kernel"
     ):
         refluid.flax_layer(nn.Dense(2), x, param_attr={"weights": fluid.ParamAttr()})
     with pytest.raises(OpError, match="gives the name 'w' to several parameters"):

@@ -108,6 +108,17 @@ def test_a_missing_feed_is_named():
         module(np.ones((1, 3), "float32"))
 
 
+def test_sequences_are_given_as_lod_tensors():
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    found = fluid.layers.embedding(words, [5, 2], param_attr="table")
+    pooled = fluid.layers.sequence_pool(found, "sum")
+    started()
+    module = refluid.to_flax(fluid.default_main_program(), ["words"], [pooled])
+    ids = fluid.create_lod_tensor(np.array([[1], [2], [4]]), [[1, 2]], fluid.CPUPlace())
+    table = np.asarray(module.params.table.get_value())
+    np.testing.assert_allclose(module(ids), [table[1], table[2] + table[4]], rtol=1e-6)
+
+
 def test_a_function_can_be_jitted_differentiated_and_mapped():
     prediction, _ = model()
     started()

@@ -51,8 +51,8 @@ class Inputs:
     @property
     def sizes(self) -> list[int]:
         """What to try for unknown dims, which may have to equal a known one."""
-        known = {dim for variable in self.variables for dim in variable.shape if dim > 0}
-        return [*_STAND_INS, *sorted(known, reverse=True)]
+        dims = {dim for variable in self.variables for dim in variable.shape}
+        return [*_STAND_INS, *sorted(dims - {-1}, reverse=True)] if -1 in dims else [1]
 
     def abstract(self, size: int) -> list[Any]:
         """Shapes and dtypes, with ``size`` for unknown dims."""

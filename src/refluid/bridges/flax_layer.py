@@ -62,16 +62,22 @@ def flax_layer(
       OpError: the module cannot be traced with inputs of these shapes, or has variables that programs cannot hold.
     """
     fed = {key: value for key, value in static.items() if any(isinstance(v, Variable) for v in jax.tree.leaves(value))}
-    wrapped = as_module(module, method, {key: value for key, value in static.items() if key not in fed}, rngs)
-    given = Inputs("flax_layer", wrapped.title, (inputs, fed))
+    given = Inputs("flax_layer", getattr(module, "__name__", type(module).__name__), (inputs, fed))
     wide = given.has_doubles if x64 is None else x64
+    try:
+        with jax.enable_x64(wide):
+            wrapped = as_module(module, method, {key: value for key, value in static.items() if key not in fed}, rngs)
+    except Exception as error:
+        raise given.explained(error) from error
+    given.title = f"{wrapped.kind.__name__}.{wrapped.method}"
     held = _held(wrapped, given, wide)
-    helper = LayerHelper(wrapped.title.partition(".")[0].lower(), name=name)
+    helper = LayerHelper(wrapped.kind.__name__.lower(), name=name)
     attrs = _attrs(param_attr, list(held.params), given)
     params = [
-        _parameter(helper, _Beginning(wrapped, True, path, form), attrs[path]) for path, form in held.params.items()
+        _parameter(helper, given, _Beginning(wrapped, True, path, form, wide), attrs[path])
+        for path, form in held.params.items()
     ]
-    states = [_state(helper, _Beginning(wrapped, False, path, form)) for path, form in held.states.items()]
+    states = [_state(helper, _Beginning(wrapped, False, path, form, wide)) for path, form in held.states.items()]
 
     def run(values: Any, kept_params: Any, kept_states: Any, key: Any, is_test: bool) -> tuple[Any, Any]:
         unpacked = [form.unpack(kept) for form, kept in zip(held.params.values(), kept_params, strict=True)]
@@ -90,12 +96,13 @@ class _Beginning(Initializer):
     is_param: bool
     path: Path
     form: Stored
+    x64: bool
 
     def __call__(self, param: Variable, block: Block) -> Operator:
         def begin(values: Any, params: Any, states: Any, key: Any, is_test: bool) -> tuple[Any, Any]:
             return self.form.pack(self.module.begin(self.is_param, self.path, key)), states
 
-        call = JaxCall(f"{self.module.title} {_text(self.path)}", begin)
+        call = JaxCall(f"{self.module.title} {_text(self.path)}", begin, self.x64)
         return block._prepend_op(type="random_jax_call", outputs={"Out": param}, attrs={"call": call})
 
 
@@ -103,24 +110,31 @@ def _held(module: Module, given: Inputs, x64: bool) -> Held:
     """What a module holds, as it is stored; independent of unknown dims."""
     found: list[Held] = []
     problem: Exception | None = None
-    for size in reversed(given.sizes):  # the last to fit is what the module is initialised with
+    for size in given.sizes:
         try:
             with jax.enable_x64(x64):
                 found.append(module.held(given.filled(_narrow(given.abstract(size), x64))))
         except Exception as error:  # noqa: BLE001 - a module may raise anything
-            problem = error
+            problem = problem or error
+        if len(found) == 2:
+            break
     if not found:
         assert problem is not None
         raise given.explained(problem) from problem
     held = found[-1]
     for kind in ("params", "states"):
         for path, value in getattr(held, kind).items():
-            if len(found) > 1 and getattr(found[-2], kind)[path].shape != value.shape:
+            if getattr(found[0], kind)[path].shape != value.shape:
                 raise given.error(f"the shape of {_text(path)} depends on an unknown dim of the inputs")
-    try:
-        return Held(*({path: Stored.of(value) for path, value in each.items()} for each in (held.params, held.states)))
-    except TypeError as error:
-        raise given.error(f"a collection cannot be kept: {error}") from error
+
+    def stored(path: Path, value: Any) -> Stored:
+        try:
+            return Stored.of(value)
+        except TypeError as error:
+            raise given.error(f"its variable {_text(path)} cannot be kept: {error}") from error
+
+    kinds = (held.params, held.states)
+    return Held(*({path: stored(path, value) for path, value in each.items()} for each in kinds))
 
 
 def _narrow(values: Sequence[Any], x64: bool) -> list[Any]:
@@ -129,7 +143,7 @@ def _narrow(values: Sequence[Any], x64: bool) -> list[Any]:
 
 
 def _text(path: Path) -> str:
-    return ".".join(map(str, path))
+    return ".".join(map(str, path)).replace("/", "_")  # as in names of SpectralNorm; names are those of files, too
 
 
 def _attrs(given: Any, paths: Sequence[Path], inputs: Inputs) -> dict[Path, ParamAttr]:
@@ -154,7 +168,7 @@ def _attrs(given: Any, paths: Sequence[Path], inputs: Inputs) -> dict[Path, Para
     return attrs
 
 
-def _parameter(helper: LayerHelper, beginning: _Beginning, attr: ParamAttr) -> Parameter:
+def _parameter(helper: LayerHelper, given: Inputs, beginning: _Beginning, attr: ParamAttr) -> Parameter:
     form = beginning.form
     attr = copy.copy(attr)
     attr.name = attr.name or f"{helper.name}.{_text(beginning.path)}"
@@ -162,9 +176,10 @@ def _parameter(helper: LayerHelper, beginning: _Beginning, attr: ParamAttr) -> P
     if isinstance(known, Parameter) and (known.shape, as_numpy(known.dtype)) == (form.shape, form.dtype):
         return known
     if known is not None:
-        raise ValueError(
-            f"flax_layer: {attr.name} is {as_numpy(known.dtype)}{list(known.shape)} in this program already, "
-            f"but {beginning.module.title} needs {form.dtype}{list(form.shape)}; choose another name"
+        raise given.error(
+            f"{attr.name} is {as_numpy(known.dtype)}{list(known.shape)} in this program already, "
+            f"but {form.dtype}{list(form.shape)} is needed",
+            "layers of the same name share their variables; choose another name",
         )
     return helper.create_parameter(attr, form.shape, form.dtype, default_initializer=beginning)
 

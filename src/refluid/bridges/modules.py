@@ -39,22 +39,21 @@ class Module(ABC):
     """A flax module and the method to call.
 
     Args:
+      kind: its class.
       method: the name of the method.
       static: keyword arguments of it that are not arrays.
     """
 
-    def __init__(self, method: str, static: Mapping[str, Any]):
-        self.method, self.static = method, dict(static)
-        self._told = [name for name in _OFF if name in self._signature]
+    def __init__(self, kind: type, method: str, static: Mapping[str, Any]):
+        if not callable(getattr(kind, method, None)):
+            raise TypeError(f"{kind.__name__} has no method {method!r}")
+        self.kind, self.method, self.static = kind, method, dict(static)
+        self._told = [name for name in _OFF if name in inspect.signature(getattr(kind, method)).parameters]
 
     @property
-    @abstractmethod
     def title(self) -> str:
-        """What errors and printed programs call it."""
-
-    @property
-    @abstractmethod
-    def _signature(self) -> Mapping[str, inspect.Parameter]: ...
+        """What printed programs call it."""
+        return self.kind.__name__ if self.method == "__call__" else f"{self.kind.__name__}.{self.method}"
 
     @abstractmethod
     def held(self, arguments: Any) -> Held:
@@ -99,36 +98,31 @@ class LinenModule(Module):
 
     def __init__(self, module: nn.Module, method: str, static: Mapping[str, Any], rngs: Sequence[str]):
         self.module, self._rngs = module, rngs
-        super().__init__(method, static)
-
-    @property
-    def title(self) -> str:
-        name = type(self.module).__name__
-        return name if self.method == "__call__" else f"{name}.{self.method}"
-
-    @property
-    def _signature(self) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(getattr(type(self.module), self.method)).parameters
+        super().__init__(type(module), method, static)
 
     def held(self, arguments: Any) -> Held:
-        self._arguments = arguments
-        variables = jax.eval_shape(self._init, jax.random.key(0))
-        self._collections = sorted(name for name in variables if name not in ("params", _RECORDS))
-        params, states = self._split(variables)
-        self._params, self._states = list(params), list(states)
+        params, states = self._split(jax.eval_shape(lambda key: self._init(key, arguments), jax.random.key(0)))
+        self._arguments, self._params, self._states = arguments, list(params), list(states)
+        self._collections = sorted({path[0] for path in states})
         return Held(params, states)
 
     def initial(self, key: Any) -> tuple[dict[Path, Any], dict[Path, Any]]:
-        return self._split(self._init(key))
+        return self._split(self._init(key, self._arguments))
 
-    def _init(self, key: Any) -> Any:
-        args, kwargs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._arguments)
-        return self.module.init(self._keys(key), *args, **kwargs, **self.options(is_test=True), method=self.method)
+    def _init(self, key: Any, arguments: Any) -> dict[Path, Any]:
+        """All variables; those that exist in training only, such as an auxiliary head, come last."""
+        args, kwargs = jax.tree.map(_zeros, arguments)
+        found: dict[Path, Any] = {}
+        for is_test in (True, False) if self._told else (True,):
+            options = self.options(is_test)
+            variables = self.module.init(self._keys(key), *args, **kwargs, **options, method=self.method)
+            kept = {name: nn.unbox(tree) for name, tree in variables.items() if name != _RECORDS}
+            found = {**traverse_util.flatten_dict(kept), **found}
+        return {path: _as_array(path, leaf) for path, leaf in found.items()}
 
-    def _split(self, variables: Mapping[str, Any]) -> tuple[dict[Path, Any], dict[Path, Any]]:
-        flat = traverse_util.flatten_dict({name: nn.unbox(tree) for name, tree in variables.items()})
+    def _split(self, flat: Mapping[Path, Any]) -> tuple[dict[Path, Any], dict[Path, Any]]:
         params = {path[1:]: leaf for path, leaf in flat.items() if path[0] == "params"}
-        return params, {path: leaf for path, leaf in flat.items() if path[0] in self._collections}
+        return params, {path: leaf for path, leaf in flat.items() if path[0] != "params"}
 
     def _keys(self, key: Any) -> dict[str, Any]:
         return {name: jax.random.fold_in(key, number) for number, name in enumerate(("params", *self._rngs))}
@@ -169,18 +163,10 @@ class NNXModule(Module):
             module = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
             if not isinstance(module, nnx.Module):
                 raise TypeError(f"the function must return an nnx.Module, not {type(module).__name__}")
-        self._kind, self._module = type(module), module
+        self._module = module
         self._graph, params, keys, states = nnx.split(module, nnx.Param, nnx.RngState, ...)
         self._params, self._keys, self._states = (list(nnx.to_flat_state(each)) for each in (params, keys, states))
-        super().__init__(method, static)
-
-    @property
-    def title(self) -> str:
-        return self._kind.__name__ if self.method == "__call__" else f"{self._kind.__name__}.{self.method}"
-
-    @property
-    def _signature(self) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(getattr(self._kind, self.method)).parameters
+        super().__init__(type(module), method, static)
 
     def held(self, arguments: Any) -> Held:
         return Held(_shapes(self._params), _shapes(self._states))
@@ -200,11 +186,28 @@ class NNXModule(Module):
         module.eval() if is_test else module.train()
         results = getattr(module, self.method)(*args, **kwargs, **self.options(is_test))
         _, _, _, changed = nnx.split(module, nnx.Param, nnx.RngState, ...)
-        return results, states if is_test else list(_values(nnx.to_flat_state(changed)).values())
+        after, known = dict(nnx.to_flat_state(changed)), [path for path, _ in self._states]
+        for path, variable in after.items():
+            if path not in known and not isinstance(variable, nnx.Intermediate):
+                raise ValueError(f"its variable {'.'.join(map(str, path))} does not exist before the call")
+        return results, states if is_test else [after[path].get_value() for path in known]
+
+
+def _zeros(value: Any) -> Any:
+    return jnp.zeros(value.shape, value.dtype) if isinstance(value, jax.ShapeDtypeStruct) else value
+
+
+def _as_array(path: Path, value: Any) -> Any:
+    if hasattr(value, "shape"):
+        return value
+    text = ".".join(map(str, path))
+    sown = "; return what you would sow" if isinstance(value, tuple) else ""
+    raise TypeError(f"its variable {text} is a {type(value).__name__}, but programs hold arrays{sown}")
 
 
 def _shapes(flat: Sequence[tuple[Path, Any]]) -> dict[Path, Any]:
-    return {path: jax.ShapeDtypeStruct(value.shape, value.dtype) for path, value in _values(flat).items()}
+    values = {path: _as_array(path, value) for path, value in _values(flat).items()}
+    return {path: jax.ShapeDtypeStruct(value.shape, value.dtype) for path, value in values.items()}
 
 
 def _values(flat: Any) -> dict[Path, Any]:

@@ -63,6 +63,9 @@ class OptaxOptimizer(Optimizer):
         start = len(block.ops)
         self.helper = LayerHelper("optax", name=self._name)
         pairs = [(p, g) for p, g in parameters_and_grads if getattr(p, "trainable", True) and g is not None]
+        if not pairs:
+            self._finish_update(block, parameters_and_grads)
+            return block._slice_ops(start, len(block.ops))
         whole = self._followed(pairs)
         joint = whole.separation.joint
         if joint is None:
@@ -153,9 +156,11 @@ class OptaxOptimizer(Optimizer):
         if fill is not None:
             return self._kept(name, leaf, Constant(fill))
         variable = self._kept(name, leaf, None)
-        call = JaxCall(
-            f"optax {leaf.name}", lambda values, params, states, *_: (whole.initial(leaf, values[0]), states)
-        )
+
+        def begin(values: Any, params: Any, states: Any, *_: Any) -> tuple[Any, Any]:
+            return whole.initial(leaf, values[0]), states
+
+        call = JaxCall(f"optax {leaf.name}", begin, whole.x64)
         default_startup_program().global_block().append_op(
             type="jax_call", inputs={"X": param.name}, outputs={"Out": name}, attrs={"call": call}
         )

@@ -37,7 +37,8 @@ class Stored:
         described = jax.ShapeDtypeStruct(value.shape, value.dtype)
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and value.dtype != jax.random.key(0).dtype:
             raise TypeError(f"random keys must be JAX's default ones, not {value.dtype}")
-        raw = jax.eval_shape(_raw, described)
+        with jax.enable_x64(True):
+            raw = jax.eval_shape(_raw, described)
         try:
             fluid_dtype(raw.dtype)
         except (TypeError, ValueError, KeyError):

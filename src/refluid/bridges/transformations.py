@@ -54,9 +54,14 @@ class Transformation:
     def __init__(self, given: optax.GradientTransformation, params: Mapping[str, Any]):
         self.given: Any = optax.with_extra_args_support(given)
         self.params = dict(params)
-        with jax.enable_x64(False):
+        self.x64 = any(value.dtype == np.float64 for value in self.params.values())
+        with self.types():
             self._state = jax.eval_shape(self.given.init, self.params)
         self.leaves = [Leaf(path, self._owner(keys), _form(path, leaf)) for keys, path, leaf in _flat(self._state)]
+
+    def types(self) -> Any:
+        """A context with the types of plain JAX, which has 64-bit ones if they are asked for."""
+        return jax.enable_x64(self.x64)
 
     def _owner(self, keys: Sequence[Any]) -> str | None:
         return next((key.key for key in keys if isinstance(key, DictKey) and key.key in self.params), None)
@@ -100,7 +105,7 @@ class Transformation:
             return updates, [after[path] for path in paths]
 
         kept = [jax.ShapeDtypeStruct(leaf.form.shape, leaf.form.dtype) for leaf in self.leaves]
-        with jax.enable_x64(False):
+        with self.types():
             closed = jax.make_jaxpr(run)(self.params, kept, self.params)
         shapes = {name: tuple(value.shape) for name, value in self.params.items()}
         names = sorted(shapes)  # JAX sorts the keys of a dict
@@ -118,7 +123,7 @@ class Transformation:
         """``found``, if the transformation can be used for single parameters."""
         try:
             for name, value in self.params.items():
-                with jax.enable_x64(False):
+                with self.types():
                     state = jax.eval_shape(self.given.init, self.only(name, value))
                 if {path for _, path, _ in _flat(state)} != {leaf.path for leaf in (*self.clock, *self.owned(name))}:
                     return Separation(f"its state for {name} alone has another structure")
@@ -141,7 +146,7 @@ class Transformation:
             name: random.randn(*(min(dim, _SMALL) for dim in value.shape)).astype(value.dtype)
             for name, value in self.params.items()
         }
-        with jax.enable_x64(False):
+        with self.types():
             updates, _ = self.given.update(small, self.given.init(small), small)
             for name in list(small)[:: max(1, len(small) // _TRIED)]:
                 only = self.only(name, small[name])
@@ -152,14 +157,14 @@ class Transformation:
 
     def initial(self, leaf: Leaf, param: Any) -> Any:
         """How a leaf begins, in the form of its variable, given the value of its parameter."""
-        with jax.enable_x64(False):
+        with self.types():
             state = self.given.init(self.only(leaf.owner or next(iter(self.params)), param))
             return leaf.form.pack(next(value for _, path, value in _flat(state) if path == leaf.path))
 
     def constant(self, leaf: Leaf) -> float | None:
         """The number that all elements of a leaf begin with; None if they depend on the parameter or differ."""
         assert leaf.owner is not None
-        with jax.enable_x64(False):
+        with self.types():
             closed = jax.make_jaxpr(lambda param: self.initial(leaf, param))(self.params[leaf.owner])
             jaxpr, used = dce_jaxpr(closed.jaxpr, [True])
             if any(used):
@@ -182,7 +187,7 @@ class ParameterUpdate:
         whole, own = self.transformation, self.transformation.owned(self.name)
         kept = {leaf.path: value for leaf, value in zip(own, states, strict=True)}
         kept |= {leaf.path: value for leaf, value in zip(whole.clock, now, strict=True)}
-        with jax.enable_x64(False):
+        with whole.types():
             updates, after = whole.run(whole.only(self.name, grad), kept, whole.only(self.name, param))
             return _moved(param, updates[self.name], self.factor), [after[leaf.path] for leaf in own]
 
@@ -200,7 +205,7 @@ class ClockUpdate:
         """The clock of the next step. It depends on no gradient, so any parameter will do."""
         whole = self.transformation
         name, param = next(iter(whole.params.items()))
-        with jax.enable_x64(False):
+        with whole.types():
             zeros = jnp.zeros(param.shape, param.dtype)
             kept = {leaf.path: value for leaf, value in zip(whole.clock, clock, strict=True)}
             kept |= {leaf.path: jnp.zeros(leaf.form.shape, leaf.form.dtype) for leaf in whole.owned(name)}
@@ -226,7 +231,7 @@ class JointUpdate:
         whole = self.transformation
         before = dict(zip(whole.params, params, strict=True))
         kept = {leaf.path: value for leaf, value in zip(whole.leaves, states, strict=True)}
-        with jax.enable_x64(False):
+        with whole.types():
             updates, after = whole.run(dict(zip(whole.params, grads, strict=True)), kept, before)
             steps = zip(before.items(), self.factors, strict=True)
             moved = [_moved(param, updates[name], factor) for (name, param), factor in steps]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from refluid.errors import UninitializedError
+from refluid.errors import PythonCodeError, UninitializedError
 from refluid.files.pickle_writing import write_pickle
 from refluid.files.pickles import PickleError, read_pickle
 from refluid.files.storage import PARTIAL, AnyPath, at, files_below
@@ -23,7 +24,10 @@ _SUFFIXES = (".pdparams", ".pdopt", ".pdmodel")
 
 
 def save_state(scope: Scope, program: Program, path: str) -> None:
-    """Writes the parameters, the other persistable variables and the program into three files."""
+    """Writes the parameters, the other persistable variables and the program into three files.
+
+    Nothing reads the program again, so one that calls Python code is left out, with a warning.
+    """
     prefix = at(path)
     if path.endswith("/") or not prefix.name:
         raise ValueError(f"{path!r} must end in a file name prefix, such as 'folder/model'")
@@ -31,7 +35,10 @@ def save_state(scope: Scope, program: Program, path: str) -> None:
     for suffix, variables in ((".pdparams", parameters(program)), (".pdopt", optimizer_state(program))):
         arrays = {v.name: _value(scope, v, path) for v in variables}
         writers[prefix.name + suffix] = partial(write_pickle, arrays=arrays)
-    writers[prefix.name + ".pdmodel"] = writer_of(program.desc.serialize_to_string())
+    try:
+        writers[prefix.name + ".pdmodel"] = writer_of(program.desc.serialize_to_string())
+    except PythonCodeError as error:
+        warnings.warn(f"{path}.pdmodel is not written: {error.op_type}: {error.problem}", UserWarning, stacklevel=3)
     write_together(prefix.parent, writers)
 
 

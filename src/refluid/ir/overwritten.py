@@ -18,6 +18,9 @@ def connect_overwritten(program: Program) -> None:
     """Adds to each op that changes variables in place those that may have a value before."""
     for block in program.blocks:
         for op in block.ops:
+            if op.type == "recurrent":
+                kept = [name for name in persistable_writes(*op.sub_blocks()) if name in op.input("parameters")]
+                op.outputs.update({"kept": kept} if kept else {})
             overwrites = lookup(op.type).overwrites if is_known(op.type) else None
             if overwrites is None:
                 continue
@@ -32,6 +35,18 @@ def connect_overwritten(program: Program) -> None:
             if kept:
                 op.inputs[slot] = [*op.input(slot), *kept]
                 op.implied = {slot: kept}
+
+
+def persistable_writes(block: Block) -> list[str]:
+    """The persistable variables that the ops of a sub-block write."""
+    written = dict.fromkeys(name for op in block.ops for name in op.output_arg_names)
+    found = {name: block.find_var_recursive(name) for name in written}
+    return [name for name, variable in found.items() if variable is not None and variable.persistable]
+
+
+def named_outputs(op: Operator) -> dict[str, list[str]]:
+    """An op's outputs by slot, as real Fluid would have written them."""
+    return {slot: names for slot, names in op.outputs.items() if slot != "kept"}
 
 
 def named_inputs(op: Operator) -> dict[str, list[str]]:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from refluid.errors import PythonCodeError
 from refluid.ir import framework_pb2
 from refluid.ir.block import Block
 from refluid.ir.operator import Operator
-from refluid.ir.overwritten import connect_overwritten, named_inputs
+from refluid.ir.overwritten import connect_overwritten, named_inputs, named_outputs
 from refluid.ir.program import Program
 from refluid.ir.variable import ReadTensor, Variable
 from refluid.ir.vartype import VarType
@@ -158,17 +159,20 @@ def _variable(block: Block, described: Any) -> Variable:
 
 def _fill_operator(out: Any, op: Operator) -> None:
     out.type = op.type
-    for field, by_slot in ((out.inputs, named_inputs(op)), (out.outputs, op.outputs)):
+    for field, by_slot in ((out.inputs, named_inputs(op)), (out.outputs, named_outputs(op))):
         for slot, names in sorted(by_slot.items()):
             field.add(parameter=slot, arguments=names)
     for name, value in sorted(op.attrs.items()):
         try:
             type = attr_type(op.type, name, value)
         except TypeError as error:
-            raise op.error(
-                f"it calls Python code ({value!r}), so the program cannot be written as a ProgramDesc",
+            plain = op.error(f"it calls Python code ({value!r}), so the program cannot be written as a ProgramDesc")
+            hint = (
                 "refluid.export writes inference programs with such operators as StableHLO; fluid.io.save_params and "
-                "save_persistables save parameters",
+                "save_persistables save parameters"
+            )
+            raise PythonCodeError(
+                plain.op_type, plain.problem, plain.arguments, plain.attrs, plain.written_at, hint
             ) from error
         attr = out.attrs.add(name=name, type=type)
         convert = _CONVERT.get(type, lambda v: v)

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from refluid.ops.core.values import Ragged
@@ -216,6 +217,11 @@ def round_up(size: int, digits: int = 3) -> int:
         return _SMALLEST
     step = 1 << max(0, size.bit_length() - digits)
     return -(-size // step) * step
+
+
+def to_ragged(tensor: LoDTensor) -> Ragged:
+    """Converts a tensor with sequences to the form that ops use, without padding."""
+    return Ragged(tensor.value, tuple(jnp.asarray(level, jnp.int32) for level in tensor._lod), _longest(tensor))
 
 
 def to_tensor(value: Ragged) -> LoDTensor:

@@ -13,7 +13,7 @@ from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selecte
 from refluid.files.writing import atomic_write
 from refluid.ir.operator import Operator
 from refluid.ir.vartype import VarType
-from refluid.lowering.buckets import to_tensor
+from refluid.lowering.buckets import to_ragged, to_tensor
 from refluid.ops.core.values import Ragged, SelectedRows
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor
@@ -73,5 +73,4 @@ def _value(tensor: LoDTensor, name: str, persists: bool, scope: Scope) -> Any:
         scope.var(name).get_tensor()._lod = levels
     if not levels or persists:
         return tensor.value
-    longest = int(np.diff(levels[-1]).max(initial=0))
-    return Ragged(tensor.value, tuple(jnp.asarray(level, jnp.int32) for level in levels), longest)
+    return to_ragged(tensor)

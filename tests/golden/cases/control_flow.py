@@ -61,6 +61,20 @@ def static_rnn_with_a_stopped_gradient_inside(fluid, x):
     return rnn()
 
 
+@layer_case(CASES, x=f32(3, 4, 2))
+def static_rnn_with_batch_norm(fluid, x):
+    """Every step updates the averages."""
+    rnn = fluid.layers.StaticRNN()
+    with rnn.step():
+        word = rnn.step_input(x)
+        before = rnn.memory(shape=[-1, 2], batch_ref=word)
+        hidden = word * fluid.layers.batch_norm(word + before, momentum=0.5, moving_mean_name="average")
+        rnn.update_memory(before, hidden)
+        rnn.step_output(hidden)
+    average = fluid.layers.scale(fluid.default_main_program().global_block().var("average"), 1.0)
+    return [rnn(), average]
+
+
 @layer_case(CASES, x=f32(2, 4))
 def array_of_two(fluid, x):
     layers = fluid.layers

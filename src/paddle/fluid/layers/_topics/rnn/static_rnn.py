@@ -12,6 +12,7 @@ from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.append import append_output
 from paddle.fluid.layers._topics.core.sub_block import open_block, parent_block, step_scopes
 from refluid.ir import Block, Variable, unique_name
+from refluid.ir.overwritten import persistable_writes
 from refluid.ir.sub_blocks import outer_reads
 
 __all__ = ["StaticRNN"]
@@ -148,6 +149,7 @@ class StaticRNN:
     def _complete(self, block: Block) -> None:
         outside = parent_block()
         parameters = outer_reads(block, [*(v.name for v in self.inputs), *self.memories])
+        kept = persistable_writes(block)
         scopes = step_scopes(outside)
         memories = list(self.memories.values())
         for memory in memories:
@@ -159,9 +161,9 @@ class StaticRNN:
             inputs={
                 "inputs": [v.name for v in self.inputs],
                 "initial_states": [memory.init for memory in memories],
-                "parameters": parameters,
+                "parameters": [*parameters, *(name for name in kept if name not in parameters)],
             },
-            outputs={"outputs": self.outputs, "step_scopes": [scopes]},
+            outputs={"outputs": self.outputs, "step_scopes": [scopes], **({"kept": kept} if kept else {})},
             attrs={
                 "has_states": bool(memories),
                 "ex_states": [memory.before.name for memory in memories],
