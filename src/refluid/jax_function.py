@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from refluid.errors import FeedError, UninitializedError
 from refluid.ir.program import Program
@@ -67,7 +68,7 @@ def to_jax(
 
 def _value(value: Any) -> Any:
     if isinstance(value, LoDTensor) and value._lod:
-        value = to_ragged(value)
+        value = jax.tree.map(np.asarray, to_ragged(value))  # whose integers become those of the caller's JAX below
     return jax.tree.map(jnp.asarray, value)
 
 
