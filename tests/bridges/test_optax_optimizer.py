@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -239,6 +240,27 @@ def test_what_works_element_by_element_gives_parts_what_it_gives_the_whole(name)
 
     parts = np.concatenate([after(slice(0, 2)), after(slice(2, 6))])
     np.testing.assert_allclose(parts, after(slice(0, 6)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("begin", "number"),
+    [
+        (jnp.zeros_like, 0.0),
+        (lambda p: jnp.full(p.shape, 2.0) / 8, 0.25),
+        (jax.jit(lambda p: jnp.sqrt(jnp.ones_like(p))), 1.0),
+        (
+            lambda p: jnp.cumsum(jnp.zeros_like(p)).reshape(p.shape),
+            0.0,
+        ),  # not element by element, but equal all the same
+        (lambda p: jnp.arange(p.size).reshape(p.shape), None),
+        (lambda p: jnp.asarray(np.eye(3)), None),
+        (lambda p: p * 2, None),
+    ],
+)
+def test_states_that_begin_with_one_number_are_filled_with_it(begin, number):
+    transformation = optax.GradientTransformation(lambda tree: jax.tree.map(begin, tree), lambda g, s, p=None: (g, s))
+    whole = Transformation(transformation, {"w": jax.ShapeDtypeStruct((3, 3), np.float32)})
+    assert whole.constant(whole.leaves[0]) == number
 
 
 def with_text(params):

@@ -20,6 +20,8 @@ _ELEMENTWISE = frozenset(
     "max min mul ne neg nextafter not optimization_barrier or pow reduce_precision rem round rsqrt select_n sign sin "
     "sinh sqrt square stop_gradient sub tan tanh xor".split()
 )
+# Primitives that only shape what is equal everywhere.
+_SHAPING = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
 _CALLS = ("pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
 
@@ -75,22 +77,50 @@ def _follow(jaxpr: Any, constants: Sequence[Trace], given: Sequence[Trace]) -> l
 def _of_equation(eqn: Any, given: Sequence[Trace]) -> list[Trace]:
     name, everything = eqn.primitive.name, _all(given)
     if name in _CALLS:
-        inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
-        inner = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
-        return follow(inner, given)
+        return follow(_called(eqn), given)
     if name == "cond":
         chosen = [follow(branch, given[1:]) for branch in eqn.params["branches"]]
         return [_all([given[0], *each]) for each in zip(*chosen, strict=True)]
     if name in _ELEMENTWISE:
         return [everything] * len(eqn.outvars)
-    if (
-        everything.uniform
-        and not everything.mixed
-        and name in ("broadcast_in_dim", "reshape", "squeeze", "expand_dims")
-    ):
+    if everything.uniform and not everything.mixed and name in _SHAPING:
         return [everything]
     is_number = all(not out.aval.shape for out in eqn.outvars) and everything.uniform
     return [Trace(everything.owners, everything.mixed or not is_number, is_number)] * len(eqn.outvars)
+
+
+def _called(eqn: Any) -> Any:
+    inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+    return inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
+
+
+def number(closed: Any, given: Sequence[Any] = ()) -> Any:
+    """The number that all elements of the first result are, found without computing arrays.
+
+    Raises:
+      ValueError: the computation does not show it.
+    """
+    known: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    known |= dict(zip(closed.jaxpr.invars, given, strict=True))
+
+    def read(atom: Any) -> Any:
+        value = atom.val if isinstance(atom, Literal) else known[atom]
+        if jax.numpy.ndim(value):
+            raise ValueError("an array of several numbers")
+        return value
+
+    for eqn in closed.jaxpr.eqns:
+        values = [read(atom) for atom in eqn.invars]
+        if eqn.primitive.name in _SHAPING:
+            found = values[0]
+        elif eqn.primitive.name in _CALLS:
+            found = number(_called(eqn), values)
+        elif eqn.primitive.name in _ELEMENTWISE:
+            found = eqn.primitive.bind(*values, **eqn.params)
+        else:
+            raise ValueError(f"{eqn.primitive.name} is not element-wise")
+        known[eqn.outvars[0]] = found
+    return read(closed.jaxpr.outvars[0])
 
 
 def _all(traces: Sequence[Trace]) -> Trace:

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, tree_flatten_with_path
 
-from refluid.bridges.separation import Separation, separate
+from refluid.bridges.separation import Separation, number, separate
 from refluid.bridges.storage import Stored
 
 _SMALL = 4  # the longest dim of parameters that a transformation is tried on ...
@@ -169,9 +170,12 @@ class Transformation:
             jaxpr, used = dce_jaxpr(closed.jaxpr, [True])
             if any(used):
                 return None
-            (value,) = jax.jit(lambda: eval_jaxpr(jaxpr, closed.consts))()
-            first, last = jnp.min(value), jnp.max(value)
-            return float(first) if first == last else None
+            try:
+                return float(number(ClosedJaxpr(jaxpr, closed.consts)))
+            except ValueError:  # not obviously one number: look at all of them
+                (value,) = jax.jit(lambda: eval_jaxpr(jaxpr, closed.consts))()
+                first, last = jnp.min(value), jnp.max(value)
+                return float(first) if first == last else None
 
 
 @dataclass(frozen=True, eq=False)
