@@ -20,13 +20,16 @@ from refluid.errors import RankError
 from refluid.log import Log
 from refluid.runtime.collective.hub import TAKEN, TICK
 from refluid.runtime.collective.lines import Lines, Message, encode
-from refluid.runtime.collective.roster import SILENCE
-from refluid.runtime.collective.whereabouts import script_line
+from refluid.runtime.collective.roster import Patience, silent_for
+from refluid.runtime.collective.whereabouts import find
+from refluid.runtime.collective.work import Work
 
 GRACE = 5.0  # seconds that this process has to raise the error before it is ended
 _VERDICT = 10.0  # seconds after a failed collective until it is known who has failed
 _CONNECT_EVERY = 0.2
+_LISTEN = 5 * TICK  # seconds in which the hub should say something
 _REMIND_EVERY = 5.0
+_ANSWER = 30.0  # seconds for the answer to a greeting
 _REFUSED = 30.0  # seconds to be refused by whatever is at the first endpoint; a job that ends there takes less
 
 
@@ -36,7 +39,7 @@ class Group:
     Args:
       endpoints: of all ranks; the hub is at the first one.
       rank: the number of this process.
-      deadline: seconds to reach the hub.
+      patience: how long to reach the hub, and to wait for a sign of life from it.
       end_process: called if this process cannot raise an error.
     """
 
@@ -44,11 +47,12 @@ class Group:
         self,
         endpoints: Sequence[str],
         rank: int,
-        deadline: float,
+        patience: Patience,
         end_process: Callable[[int], Any] = os._exit,
     ):
         self.rank, self.endpoints = rank, tuple(endpoints)
         self.failure: RankError | None = None
+        self.on_accelerators = False  # which compute while this process waits
         self._hub_left: RankError | None = None
         self._log = Log(role="trainer", rank=rank)
         self._end_process = end_process
@@ -59,7 +63,11 @@ class Group:
         self._welcome: Message | None = None
         self._agreed = self._parted = False
         self._sending = threading.Lock()
-        self._socket = self._connect(deadline)
+        self._thread = threading.get_ident()  # the one that meets others
+        self._work = Work()
+        self._silence = patience.silence
+        self._socket = self._connect(patience.joining)
+        self._socket.settimeout(_LISTEN)
         self._stop_beating = threading.Event()
         for work in (self._listen, self._beat):
             threading.Thread(target=work, name=f"collective-{work.__name__}", daemon=True).start()
@@ -151,7 +159,7 @@ class Group:
     @contextlib.contextmanager
     def _meeting(self, name: str) -> Iterator[None]:
         self._check()
-        self._at = name
+        self._at, self._thread = name, threading.get_ident()
         self._entered += 1
         try:
             yield
@@ -170,7 +178,7 @@ class Group:
         refused: float | None = None  # since when something is there that does not take this rank
         while True:
             try:
-                return self._say_hello(socket.create_connection((host.strip("[]"), int(port)), timeout=SILENCE))
+                return self._say_hello(socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER))
             except OSError as error:
                 now, reason = time.monotonic(), error.strerror or error
                 if isinstance(error, _RefusedError):
@@ -206,7 +214,7 @@ class Group:
             raise _RefusedError("what listens there closes the connection", retry_for=_REFUSED)
         except TimeoutError as error:
             connection.close()
-            raise _RefusedError(f"what listens there says nothing for {SILENCE:.0f} s", retry_for=0) from error
+            raise _RefusedError(f"what listens there says nothing for {_ANSWER:.0f} s", retry_for=0) from error
         except OSError:
             connection.close()
             raise
@@ -216,12 +224,17 @@ class Group:
             self._socket.sendall(encode(message))
 
     def _state(self) -> Message:
+        line, in_script = find(self._thread)
+        works, computes = self._work.look(in_script)
+        on_device = self.on_accelerators and self._entered > self._done and not in_script
         state = {
             "entered": self._entered,
             "done": self._done,
             "at": self._at,
-            "where": script_line(),
-            "processor": time.process_time(),
+            "where": line,
+            "in_script": in_script,
+            "works": works or on_device,
+            "computes": computes or on_device,
         }
         return {"beat": state}
 
@@ -231,13 +244,16 @@ class Group:
 
     def _listen(self) -> None:
         lines, problem = Lines(), "has ended without leaving: it crashed or was killed; see its log"
+        silence = 0.0  # counted in pieces, so that the time for which this process was suspended does not count
         while True:
             try:
                 data = self._socket.recv(1 << 16)
-                messages = list(lines.feed(data))
+                messages, silence = list(lines.feed(data)), 0.0
             except TimeoutError:
-                data, problem = b"", f"has been silent for {SILENCE:.0f} s: it or its network has stopped"
-                messages = []
+                silence += _LISTEN
+                if silence < self._silence:
+                    continue
+                data, messages, problem = b"", [], silent_for(silence)
             except (OSError, ValueError):
                 data, messages = b"", []
             for message in messages:

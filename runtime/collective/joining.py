@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from refluid import flags
 from refluid.errors import RankError
 from refluid.runtime.collective.group import Group
@@ -78,21 +80,22 @@ def leave() -> None:
 
 
 def _join(endpoints: tuple[str, ...], rank: int) -> _Joined:
-    deadline = flags.read_flag("FLAGS_rpc_deadline") / 1000
+    patience = Patience.from_environment(flags.read_flag("FLAGS_rpc_deadline") / 1000)
     listener = _listen(endpoints, rank)
     hub = service = None
     if rank == 0:
         host = split_endpoint(endpoints[0])[0]
         port, service = serve(len(endpoints))
         welcome = {"coordinator": [host.strip("[]"), port]}
-        hub = Hub(listener, endpoints, welcome, Patience.from_environment(deadline))
+        hub = Hub(listener, endpoints, welcome, patience)
     joined = None
     try:
-        group = Group(endpoints, rank, deadline)
+        group = Group(endpoints, rank, patience)
         joined = _Joined(group, None, listener, hub)
         host, port = group.await_all()["coordinator"]
         hosts = [split_endpoint(endpoint)[0].strip("[]") for endpoint in endpoints]
         joined.world = World.start((host, port), hosts, rank, service)
+        group.on_accelerators = jax.default_backend() != "cpu"
         _tell_of_exceptions(group)
         atexit.register(_at_exit)
         return joined

@@ -14,9 +14,11 @@ from refluid.runtime.collective.lines import Message
 
 Reply = tuple[int | None, Message]  # to one rank, or to all
 
-SILENCE = 30.0  # seconds; a rank that sends nothing for so long has stopped, or its network has
 _REMIND_EVERY = 10.0  # seconds between two messages about who is awaited
-_BUSY = 0.02  # the share of a processor from which on a rank is at work
+# Ticks and heartbeats come twice a second. After so many seconds without, this process was suspended, and probably the
+# whole job with it; or a rank is silent, so that nobody knows whether it works.
+_PAUSE = 5.0
+_TIMEOUT = "REFLUID_COLLECTIVE_TIMEOUT"
 
 
 @dataclass(frozen=True)
@@ -25,25 +27,27 @@ class Patience:
 
     Attributes:
       joining: for all ranks to join.
-      idle: for a rank that uses no processor.
-      busy: for one that does: it may be compiling, reading or saving.
+      idle: for a rank that shows no sign of work.
+      busy: for one that does: it may be compiling, evaluating or saving.
+      silence: for a rank that sends nothing, whether it is waited for or not.
     """
 
     joining: float = 180.0
-    idle: float = 45.0
+    idle: float = 40.0
     busy: float = 600.0
+    silence: float = 40.0
 
     @classmethod
     def from_environment(cls, joining: float) -> Patience:
-        """As REFLUID_COLLECTIVE_TIMEOUT says, which sets both limits for a step."""
-        chosen = os.environ.get("REFLUID_COLLECTIVE_TIMEOUT")
+        """As REFLUID_COLLECTIVE_TIMEOUT says: how long to wait without signs of work; with them, at least as usual."""
+        chosen = os.environ.get(_TIMEOUT)
         if chosen is None:
             return cls(joining)
         try:
             seconds = float(chosen)
         except ValueError:
-            raise ValueError(f"REFLUID_COLLECTIVE_TIMEOUT={chosen!r}: expected seconds, such as 120") from None
-        return cls(joining, seconds, seconds)
+            raise ValueError(f"{_TIMEOUT}={chosen!r}: expected seconds, such as 120") from None
+        return cls(joining, seconds, max(cls.busy, seconds), max(cls.silence, seconds))
 
 
 @dataclass
@@ -54,12 +58,13 @@ class _Seat:
     left: bool = False
     parted: bool = False  # it has been told that it may go
     heard: float = 0.0  # when it sent something last
-    active: float = 0.0  # when it was last seen working
-    processor: float = 0.0  # seconds of processor time it has used
+    active: float = 0.0  # when it last showed a sign of work
+    computed: float = 0.0  # when it last used the processor, whatever for
     entered: int = 0  # steps and other meetings that it has begun
     done: int = 0
     at: str = ""  # what it has begun last
     where: str = ""  # the line of the script that it executes
+    in_script: bool = False  # whether it executes the script itself, rather than a call of refluid
     note: tuple[str, list[str]] | None = None  # what it brings to the meeting it is in
 
 
@@ -81,12 +86,13 @@ class Roster:
     verdict: Message | None = None  # why the job has failed, which everybody was told
     _complete: bool = False
     _reminded: float = 0.0
+    _ticked: float = 0.0
     _furthest: tuple[int, float] = (0, 0.0)  # the last meeting that any rank has begun, and when that was seen
     _seats: list[_Seat] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._seats = [_Seat() for _ in self.endpoints]
-        self._reminded = self.began
+        self._reminded = self._ticked = self.began
 
     def has_left(self, rank: Any) -> bool:
         """Whether a rank has left this job."""
@@ -122,10 +128,12 @@ class Roster:
         """A rank says how far it is; `tick` judges."""
         seat = self._seats[rank]
         moved = (seat.entered, seat.done) != (beat["entered"], beat["done"])
-        if moved or beat["processor"] - seat.processor > _BUSY * (now - seat.heard):
+        if moved or beat["works"]:
             seat.active = now
-        seat.heard, seat.processor = now, beat["processor"]
-        seat.entered, seat.done, seat.at, seat.where = beat["entered"], beat["done"], beat["at"], beat["where"]
+        if beat["computes"]:
+            seat.computed = now
+        seat.heard, seat.entered, seat.done, seat.at = now, beat["entered"], beat["done"], beat["at"]
+        seat.where, seat.in_script = beat["where"], beat["in_script"]
         if seat.entered > self._furthest[0]:
             self._furthest = seat.entered, now
         return self._parting() + self._someone_left()
@@ -163,14 +171,27 @@ class Roster:
 
     def tick(self, now: float) -> list[Reply]:
         """Time has passed."""
+        self._forget_pause(now)
         if self.verdict is not None:
             return []
+        for rank, seat in enumerate(self._seats):
+            if seat.here and not seat.left and now - seat.heard > self.patience.silence:
+                return self._end(rank, silent_for(now - seat.heard))
         if not self._complete:
             return self._await_all(now)
-        for rank, seat in enumerate(self._seats):
-            if not seat.left and now - seat.heard > SILENCE:
-                return self._end(rank, f"has been silent for {now - seat.heard:.0f} s: it or its network has stopped")
         return self._someone_left() or self._judge(now)
+
+    def _forget_pause(self, now: float) -> None:
+        """Does not count the time that this process was suspended: what others have sent since is not read yet."""
+        pause, self._ticked = now - self._ticked, now
+        if pause < _PAUSE:
+            return
+        for seat in self._seats:
+            seat.heard, seat.active, seat.computed = (
+                min(then + pause, now) for then in (seat.heard, seat.active, seat.computed)
+            )
+        meeting, since = self._furthest
+        self.began, self._furthest = self.began + pause, (meeting, min(since + pause, now))
 
     def _await_all(self, now: float) -> list[Reply]:
         missing = [rank for rank, seat in enumerate(self._seats) if not seat.here]
@@ -186,26 +207,40 @@ class Roster:
         """Ends the job if others wait too long for a rank."""
         meeting, since = self._furthest
         name = next((seat.at for seat in self._seats if seat.entered == meeting), "")
-        for rank, seat in enumerate(self._seats):
-            if seat.entered >= meeting or seat.left:
-                continue
-            waited, idle = now - since, now - max(since, seat.active)
-            state = "does nothing" if idle > self.patience.idle else "is busy"
-            if idle > self.patience.idle or waited > self.patience.busy:
-                return self._end(rank, f"has not reached {name} for {waited:.0f} s; it {state}{_at(seat)}")
-        if all(seat.entered == meeting for seat in self._seats) and now - since > self.patience.busy:
-            slow = next((rank for rank, seat in enumerate(self._seats) if seat.done < meeting), None)
-            if slow is not None:
-                return self._end(slow, f"has not finished {name} for {now - since:.0f} s{_at(self._seats[slow])}")
+        waited = now - since
+        for rank, seat in self._awaited():
+            problem = f"has not {'reached' if seat.entered < meeting else 'finished'} {name} for {waited:.0f} s"
+            if now - max(since, seat.active) > self.patience.idle and now - seat.heard < _PAUSE:
+                hint = f"if it does not hang but computes, let others wait longer by {_TIMEOUT}=<seconds>"
+                return self._end(rank, f"{problem}, without a sign of work{_at(seat)}; {hint}")
+            if waited > self.patience.busy:
+                return self._end(rank, f"{problem}; it works{_at(seat)}")
+        inside = [(rank, seat) for rank, seat in enumerate(self._seats) if seat.done < meeting]
+        if inside and all(seat.entered == meeting for seat in self._seats):
+            rank, seat = inside[0]
+            problem = f"has not finished {name} for {waited:.0f} s{_at(seat)}"
+            if now - max(since, *(seat.computed for seat in self._seats)) > self.patience.idle:
+                return self._end(rank, f"{problem}, and no rank computes: the network between them may be cut")
+            if waited > self.patience.busy:
+                return self._end(rank, problem)
         return self._remind(now, name)
 
+    def _awaited(self) -> list[tuple[int, _Seat]]:
+        """The ranks that others wait for: those behind, and those that execute the script (py_func) in the meeting."""
+        meeting = self._furthest[0]
+        return [
+            (rank, seat)
+            for rank, seat in enumerate(self._seats)
+            if not seat.left and (seat.entered < meeting or (seat.done < meeting and seat.in_script))
+        ]
+
     def _remind(self, now: float, name: str) -> list[Reply]:
-        meeting, since = self._furthest
-        behind = [rank for rank, seat in enumerate(self._seats) if seat.entered < meeting and not seat.left]
+        since = self._furthest[1]
+        behind = self._awaited()
         if not behind or now - max(since, self._reminded) < _REMIND_EVERY:
             return []
         self._reminded = now
-        awaited = ", ".join(f"{rank}{_at(self._seats[rank])}" for rank in behind)
+        awaited = ", ".join(f"{rank}{_at(seat)}" for rank, seat in behind)
         return [(None, {"awaited": awaited, "seconds": round(now - since), "at": name})]
 
     def _someone_left(self) -> list[Reply]:
@@ -247,6 +282,11 @@ def difference(first: tuple[str, list[str]], second: tuple[str, list[str]]) -> s
         who = "rank 0" if len(first[1]) > len(second[1]) else "it"
         return f"brings another {first[0]}: only {who} has\n  {longer}"
     return None
+
+
+def silent_for(seconds: float) -> str:
+    """What is wrong with a rank that sends nothing."""
+    return f"has been silent for {seconds:.0f} s: it or its network has stopped"
 
 
 def _at(seat: _Seat) -> str:

@@ -1,18 +1,32 @@
-"""Which line of the user's script the main thread executes: to say where a rank is that others wait for."""
+"""Where a thread of the user's script is: to say at which line a rank is that others wait for, and whose code runs."""
 
 from __future__ import annotations
 
 import sys
 import sysconfig
-import threading
+from typing import NamedTuple
 
-from refluid.ir.source import user_line
+from refluid.ir.source import is_ours, user_line
 
 _LIBRARIES = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def script_line() -> str:
-    """The innermost line outside of libraries, as in ``train.py:31 in main: loss = exe.run(...)``; or nothing."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    line = user_line(frame, _LIBRARIES) if frame is not None else None
-    return str(line) if line is not None else ""
+class Whereabouts(NamedTuple):
+    """Where a thread is.
+
+    Attributes:
+      line: the innermost line outside of libraries, as in ``train.py:31 in main: loss = exe.run(...)``; or nothing.
+      in_script: whether the script itself executes, or a library that it calls, rather than a call of refluid.
+    """
+
+    line: str
+    in_script: bool
+
+
+def find(thread: int) -> Whereabouts:
+    """Where the thread with this identifier is."""
+    innermost = frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES) and not is_ours(frame):
+        frame = frame.f_back
+    line = user_line(innermost, _LIBRARIES) if innermost is not None else None
+    return Whereabouts("" if line is None else str(line), frame is not None and not is_ours(frame))

@@ -16,6 +16,7 @@ def main(rank, endpoints, *actions):
     early = jnp.ones(2) if "late" in actions else None  # JAX is in use before the processes join
 
     from refluid.runtime import collective
+    from refluid.runtime.collective import group as groups
     from refluid.runtime.collective import joining
     from refluid.runtime.collective.roster import Patience
 
@@ -27,10 +28,16 @@ def main(rank, endpoints, *actions):
         print("early", float((early + 1).sum()), flush=True)
     if f"kill{rank}" in actions:
         os.kill(os.getpid(), signal.SIGKILL)
+    if "impatient" in actions:  # only now: a busy machine may be slow to begin
+        groups.GRACE = 0.5
     if "impatient" in actions and rank == 0:
-        joining._joined.hub._roster.patience = Patience(idle=1)  # only now: a busy machine may be slow to begin
-    if f"stay{rank}" in actions:
-        time.sleep(60)  # meets the others no more
+        joining._joined.hub._roster.patience = Patience(silence=2) if "stop1" in actions else Patience(idle=1)
+    if f"sleep{rank}" in actions:
+        time.sleep(60)
+    while f"loop{rank}" in actions:
+        pass
+    if f"stop{rank}" in actions:
+        os.kill(os.getpid(), signal.SIGSTOP)
     if any(action[-1].isdigit() for action in actions):
         step()
     if "again" in actions:
@@ -43,22 +50,10 @@ def main(rank, endpoints, *actions):
 def make_step(group):
     import jax
     import numpy as np
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    mesh = Mesh(np.array(jax.devices()), ("all",))
-    total = jax.jit(
-        jax.shard_map(
-            lambda x: jax.lax.psum(x, "all"), mesh=mesh, in_specs=PartitionSpec("all"), out_specs=PartitionSpec()
-        )
-    )
-    ones = np.ones(len(jax.local_devices()), np.float32)
-    fed = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("all")), ones)
+    from refluid.runtime.collective.arrays import gather
 
-    def step():
-        with group.step():
-            return float(total(fed).addressable_shards[0].data[0])
-
-    return step
+    return lambda: float(gather(group, np.ones(len(jax.local_devices()))).sum())
 
 
 if __name__ == "__main__":

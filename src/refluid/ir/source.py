@@ -31,6 +31,11 @@ class SourceLine(NamedTuple):
         return f"{place}: {text}" if text else place
 
 
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame executes code of refluid or paddle."""
+    return frame.f_code.co_filename.startswith(_OURS)
+
+
 def user_line(frame: FrameType | None = None, libraries: tuple[str, ...] = ()) -> SourceLine | None:
     """Returns the line of the innermost frame outside refluid and paddle.
 

@@ -22,7 +22,7 @@ def ranks(count):
     listener = socket.create_server(("127.0.0.1", 0))
     endpoints = [f"127.0.0.1:{listener.getsockname()[1]}", *(f"127.0.0.1:{port}" for port in range(1, count))]
     hub, codes = Hub(listener, endpoints, {}, Patience()), []
-    members = [Group(endpoints, rank, deadline=5, end_process=codes.append) for rank in range(count)]
+    members = [Group(endpoints, rank, Patience(joining=5), end_process=codes.append) for rank in range(count)]
     with ThreadPoolExecutor(count) as pool:
 
         def everybody(action):
@@ -121,7 +121,7 @@ def test_an_unreachable_rank_0_is_named():
         probe.bind(("127.0.0.1", 0))
         endpoints = [f"127.0.0.1:{probe.getsockname()[1]}", "127.0.0.1:1"]
         with pytest.raises(RankError, match=r"rank 0 at 127.0.0.1:\d+ cannot be reached for .*: Connection refused"):
-            Group(endpoints, 1, deadline=0.1)
+            Group(endpoints, 1, Patience(joining=0.1))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_an_unreachable_rank_0_is_named():
 )
 def test_a_stranger_at_the_endpoint_of_rank_0_is_an_error_long_before_the_deadline(monkeypatch, answer, problem):
     monkeypatch.setattr(groups, "_REFUSED", 0.5)
-    monkeypatch.setattr(groups, "SILENCE", 0.3)
+    monkeypatch.setattr(groups, "_ANSWER", 0.3)
     server = socket.create_server(("127.0.0.1", 0))
     kept = []
 
@@ -151,7 +151,7 @@ def test_a_stranger_at_the_endpoint_of_rank_0_is_an_error_long_before_the_deadli
     stranger.start()
     first = f"127.0.0.1:{server.getsockname()[1]}"
     try:
-        error = problem_of(Group, [first, "127.0.0.1:1"], 1, 600)
+        error = problem_of(Group, [first, "127.0.0.1:1"], 1, Patience(joining=600))
     finally:
         server.shutdown(socket.SHUT_RDWR)
         server.close()
@@ -175,7 +175,7 @@ def test_other_endpoints_are_an_error_on_both_sides():
     listener = socket.create_server(("127.0.0.1", 0))
     first = f"127.0.0.1:{listener.getsockname()[1]}"
     hub = Hub(listener, [first, "b:2"], {}, Patience())
-    ours, theirs = Group([first, "b:2"], 0, 5), Group([first, "c:3"], 1, 5)
+    ours, theirs = (Group([first, *rest], rank, Patience()) for rank, rest in enumerate((["b:2"], ["c:3"])))
     for member in (ours, theirs):
         error = problem_of(member.await_all)
         assert str(error) == f"rank 1 at c:3 has the endpoints {first},c:3, rank 0 has {first},b:2"

@@ -32,7 +32,10 @@ def start(ports):
             command = [sys.executable, str(SCRIPT), str(rank), endpoints, *actions]
             pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
             started.append(subprocess.Popen(command, env=environment, **pipe))
-        found = [process.communicate(timeout=timeout)[0] for process in started]
+        found = [started[0].communicate(timeout=timeout)[0]]
+        if "stop1" in actions:  # it cannot end by itself
+            started[1].kill()
+        found.append(started[1].communicate(timeout=timeout)[0])
         return [process.returncode for process in started], found
 
     yield start
@@ -62,10 +65,18 @@ def test_a_killed_rank_is_named_by_the_other(start, gone):
     assert re.match(rf"rank {gone} at 127\.0\.0\.1:\d+ has ended without leaving: it crashed or was killed", message)
 
 
-def test_a_rank_that_hangs_is_named_with_the_line_it_is_at(start):
-    codes, outputs = start("impatient", "stay1")
+@pytest.mark.parametrize("how", ["sleep1", "loop1"])
+def test_a_rank_that_hangs_is_named_with_the_line_it_is_at(start, how):
+    codes, outputs = start("impatient", how)
     assert codes == [1, 1]
     for (message,) in errors(outputs):
         assert re.match(
-            r"rank 1 at .* has not reached step 2 for \d+ s; it does nothing, at .*ranks.py:\d+ in main", message
+            r"rank 1 at .* has not reached step 2 for \d+ s, without a sign of work, at .*ranks.py:\d+ in main", message
         )
+
+
+def test_a_rank_that_is_stopped_is_named(start):
+    codes, outputs = start("impatient", "stop1")
+    assert codes == [1, -9]
+    (message,) = errors(outputs)[0]
+    assert re.match(r"rank 1 at .* has been silent for \d+ s: it or its network has stopped", message)
