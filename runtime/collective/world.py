@@ -76,7 +76,7 @@ class World:
         state.client, state.service = client, service
         state.process_id, state.num_processes, state.coordinator_address = rank, len(hosts), address
         # By default gloo listens at the address of the machine's name, which is often one that others cannot reach.
-        interface = os.environ.get("GLOO_SOCKET_IFNAME")
+        interface = _chosen_interface()
         where = {"interface": interface} if interface else {"hostname": hosts[rank]}
         _make_cpu_client_with(_jax.make_gloo_tcp_collectives(distributed_client=client, **where))
         return cls(tunnel)
@@ -103,6 +103,14 @@ class World:
         if service is not None:
             service.shutdown()
         self.tunnel.close()
+
+
+def _chosen_interface() -> str | None:
+    """The network interface that the user has chosen, for gloo or, as Fluid's guide has it, for NCCL."""
+    for_gloo, for_nccl = (os.environ.get(f"{library}_SOCKET_IFNAME") for library in ("GLOO", "NCCL"))
+    if for_gloo:
+        return for_gloo
+    return for_nccl if for_nccl in {name for _, name in socket.if_nameindex()} else None  # it may be a pattern
 
 
 def _have_devices(count: int) -> None:

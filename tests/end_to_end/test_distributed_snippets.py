@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import run_snippets
+from cluster import run_nccl2_snippet, run_snippets
 from cluster.jobs import Jobs, free_endpoints
 
 SNIPPETS = run_snippets.SNIPPETS
@@ -46,6 +46,26 @@ def test_fleet_prints_what_the_guide_says(logs):
     costs = re.findall(r"Pass \d, cost = ([\d.]+), auc = [\d.]+, batch_auc = [\d.]+", logs["trainer0"])
     costs = [float(cost) for cost in costs]  # of ten passes with two batches
     assert len(costs) == 20 and sum(costs[-2:]) < sum(costs[:2])
+
+
+def test_the_snippet_without_servers_trains_as_the_guide_launches_it(tmp_path):
+    """Its command has placeholders; and it tells users to set NCCL_SOCKET_IFNAME, which CPUs understand too."""
+    guide = "python -m paddle.distributed.launch train.py --gpus <NUM_GPUS_ON_HOSTS> <ENTRYPOINT_SCRIPT> --arg1 --arg2"
+    script = Path(run_nccl2_snippet.__file__)
+    assert run_nccl2_snippet.SNIPPET == SNIPPETS / "nccl2.py"
+    command = guide.replace("<NUM_GPUS_ON_HOSTS>", "2").replace("<ENTRYPOINT_SCRIPT>", str(script)).split()
+    done = subprocess.run(
+        [sys.executable, *command[1:]],
+        cwd=tmp_path,
+        env={**os.environ, "PADDLE_NUM_TRAINERS": "1", "NCCL_SOCKET_IFNAME": "lo", "CPU_NUM": "1", "XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    logs = [(tmp_path / f"mylog/workerlog.{rank}").read_text() for rank in range(2)]
+    first, second = (re.findall(r"^losses (.*) of 2 devices with --arg1 --arg2$", log, re.M)[0].split() for log in logs)
+    assert first == second and float(first[-1]) < float(first[0])
 
 
 def test_the_quick_start_script_trains_under_a_launcher(tmp_path):

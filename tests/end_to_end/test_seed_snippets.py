@@ -50,9 +50,14 @@ def test_the_default_programs_are_built():
     assert np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()).shape == (784, 100)
 
 
-def test_single_card_training_plain_and_compiled():
+def test_single_card_training_plain_and_compiled_and_then_on_several(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "1")
     scope = run_snippet("single_card")
     assert scope["loss_data"].shape == (1,)
+    before = scope["loss_data"].item()
+    run_snippet("multi_card", **(scope := {**scope, "os": os}))
+    after = run_snippet("multi_card", **scope)["loss_data"]
+    assert after.shape == (2,) and after.mean() < before
 
 
 def test_a_test_program_by_clone():
@@ -64,6 +69,21 @@ def test_a_test_program_by_clone():
     (accuracy,) = exe.run(program=scope["test_program"], feed=batch, fetch_list=[scope["acc"]])
     assert 0.0 <= accuracy.item() <= 1.0
     np.testing.assert_array_equal(before, np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
+
+
+def test_a_test_program_by_a_parallel_executor(monkeypatch):
+    """The snippet goes on from that of the test program, and leaves out the feed with ``...``."""
+    monkeypatch.setenv("CPU_NUM", "2")
+    scope = run_snippet("evaluate_by_clone")
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    batch = {"image": np.random.rand(8, 784).astype("float32"), "label": np.zeros((8, 1), "int64")}
+    places = (("use_cuda=True, loss", "use_cuda=False, loss"), ("use_cuda=True, share", "use_cuda=False, share"))
+    scope = run_snippet("evaluate_in_parallel", *places, (", ...)", ", feed=batch)"), **scope, batch=batch)
+    (accuracies,) = scope["test_acc"]
+    expected, _ = fluid.Executor(fluid.CPUPlace()).run(
+        scope["test_program"], feed=batch, fetch_list=[scope["acc"], scope["loss"]]
+    )
+    assert accuracies.shape == (2,) and accuracies.mean() == pytest.approx(expected.item())
 
 
 def write_digits(path, value):
