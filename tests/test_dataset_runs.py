@@ -107,6 +107,13 @@ def test_a_data_parallel_program_trains_on_one_device(monkeypatch):
     np.testing.assert_array_equal(parallel.parameter(), plain.parameter())
 
 
+def test_a_program_of_a_collective_job_does_not_train_apart_from_the_others(monkeypatch):
+    model = Model()
+    monkeypatch.setattr(model.main, "_trainers_endpoints", ["127.0.0.1:1", "127.0.0.1:2"])
+    with pytest.raises(RuntimeError, match=r"train_from_dataset: the program belongs to a job of 2 processes"):
+        model.train(Batches(feeds()))
+
+
 def test_a_pass_trains_like_executor_run_on_the_same_batches(capsys):
     batches = feeds(6, last=3)
     fed, passed = Model(), Model()

@@ -62,6 +62,7 @@ class Group:
         self._changed = threading.Condition()
         self._welcome: Message | None = None
         self._agreed = self._parted = False
+        self._largest: list[int] | None = None
         self._sending = threading.Lock()
         self._thread = threading.get_ident()  # the one that meets others
         self._work = Work()
@@ -132,6 +133,24 @@ class Group:
                 self._changed.wait_for(lambda: self._agreed or self.failure is not None or self._hub_left is not None)
             if not self._agreed:
                 self._check()
+
+    def largest(self, what: str, sizes: Sequence[int]) -> list[int]:
+        """The largest of each size that any rank has; ``what`` they are sizes of must be the same on all.
+
+        Raises:
+          RankError: a rank has something else.
+        """
+        with self._meeting(f"the sizes of {what}"):
+            with self._changed:
+                self._largest = None
+            self._send({"of": what, "sizes": list(sizes)})
+            with self._changed:
+                known = lambda: self._largest is not None or self.failure is not None or self._hub_left is not None  # noqa: E731
+                self._changed.wait_for(known)
+            if self._largest is None:
+                self._check()
+            assert self._largest is not None
+            return self._largest
 
     def fail(self, reason: str) -> None:
         """Tells the others that this process fails."""
@@ -273,6 +292,7 @@ class Group:
         with self._changed:
             self._welcome = message.get("welcome", self._welcome)
             self._agreed = self._agreed or "agreed" in message
+            self._largest = message.get("largest", self._largest)
             self._parted = self._parted or "parted" in message
             if "hub_left" in message:
                 problem = f"has ended after {message['hub_left']} steps: all ranks must run the same number of steps"

@@ -96,6 +96,8 @@ class Hub:
             return self._roster.beat(rank, message["beat"], now)
         if "note" in message:
             return self._roster.note(rank, message["note"], message["lines"], now)
+        if "sizes" in message:
+            return self._roster.size(rank, message["of"], message["sizes"], now)
         if "failed" in message:
             return self._roster.fail(rank, message["failed"])
         return self._roster.leave(rank, now)

@@ -20,6 +20,7 @@ import jax
 
 from refluid import flags
 from refluid.errors import RankError
+from refluid.runtime.collective.arrays import await_devices
 from refluid.runtime.collective.group import Group
 from refluid.runtime.collective.hub import Hub
 from refluid.runtime.collective.roster import Patience
@@ -139,6 +140,8 @@ def _listen(endpoints: tuple[str, ...], rank: int) -> socket.socket:
 
 def _close(joined: _Joined, restart: bool) -> None:
     group = joined.group
+    if joined.world is not None and not group.is_broken:
+        await_devices()
     group.leave()
     if joined.world is not None:
         joined.world.stop(broken=group.is_broken, restart=restart)

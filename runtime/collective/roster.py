@@ -66,6 +66,7 @@ class _Seat:
     where: str = ""  # the line of the script that it executes
     in_script: bool = False  # whether it executes the script itself, rather than a call of refluid
     note: tuple[str, list[str]] | None = None  # what it brings to the meeting it is in
+    sizes: tuple[str, list[int]] | None = None  # of the values it brings
 
 
 @dataclass
@@ -151,6 +152,20 @@ class Roster:
             if problem is not None:
                 return self._end(other, problem)
         return [(None, {"agreed": what})]
+
+    def size(self, rank: int, what: str, sizes: list[int], now: float) -> list[Reply]:
+        """A rank says how large its values are; replies with the largest of each when everybody has."""
+        seat = self._seats[rank]
+        seat.sizes, seat.heard = (what, sizes), now
+        given = [seat.sizes for seat in self._seats if seat.sizes is not None]
+        if len(given) < len(self._seats):
+            return []
+        for seat in self._seats:
+            seat.sizes = None
+        for other, (theirs, _) in enumerate(given):
+            if theirs != given[0][0]:
+                return self._end(other, f"feeds {theirs}, rank 0 {given[0][0]}: all ranks must feed the same variables")
+        return [(None, {"largest": [max(each) for each in zip(*(sizes for _, sizes in given), strict=True)]})]
 
     def leave(self, rank: int, now: float) -> list[Reply]:
         """A rank has finished; it may go when nobody needs it for a step that it has done itself."""

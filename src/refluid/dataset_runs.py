@@ -28,6 +28,7 @@ from refluid.fetching import as_tensor, check_fetches, copied, fetch_names
 from refluid.ir.program import Program
 from refluid.ir.prune import drop_training_ops
 from refluid.ir.roles import OpRole
+from refluid.jobs import is_of_job
 from refluid.log import Log
 from refluid.lowering.exchange import seconds_exchanging
 from refluid.lowering.ragged import PaddingError
@@ -86,6 +87,12 @@ def run_dataset(
     check_dataset(dataset)
     if threads < 0:
         raise ValueError(f"{call}: thread must be 0, for what the dataset was told, or more; it is {threads}")
+    if is_of_job(program) and any(op.role & OpRole.Backward for op in program.global_block().ops):
+        raise RuntimeError(
+            f"{call}: the program belongs to a job of {len(program._trainers_endpoints)} processes, but a pass runs on "
+            "one device of this process, so each would train for itself; instead run the program on the batches of "
+            "fluid.io.DataLoader.from_dataset(dataset, places)"
+        )
     scope = global_scope() if scope is None else scope
     _Pass(executor, call, program, dataset, scope, threads, reports).run()
 

@@ -27,7 +27,7 @@ from refluid.ir.block import Block
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program, default_main_program
 from refluid.ir.vartype import VarType
-from refluid.jobs import begin, is_of_job, meets_others, take_part
+from refluid.jobs import begin, exchanges_rows, is_of_job, meets_others, take_part
 from refluid.lowering.buckets import Buckets
 from refluid.lowering.lowered import lowered
 from refluid.lowering.pieces import Count
@@ -150,7 +150,7 @@ class Executor:
             except PaddingError as error:
                 self.give_up_padding(program, error)
                 return self._run(program, feed, fetch_list, scope, return_numpy, return_merged, None)
-            if call is not None and _all_arrays(results):
+            if call is not None and _all_arrays(results) and not _agrees_on_sizes(program):
                 lowered(program).remember_call(call, step)
             with profiling.record("fetch"):
                 if program.target is not None:
@@ -348,6 +348,11 @@ backend.at_restart(_forget_devices)
 def _described(program: Any) -> Any:
     """The program that a CompiledProgram was made of: passes over datasets run it on one device, as in real Fluid."""
     return getattr(program, "program", program)
+
+
+def _agrees_on_sizes(program: Program) -> bool:
+    """Whether processes agree on the sizes of feeds before each step."""
+    return program.target is not None and program.target.meeting is not None and exchanges_rows(program)
 
 
 def _no_step() -> None:

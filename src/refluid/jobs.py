@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import jax
 
 from refluid.backend import Device
 from refluid.ir.program import Program
 from refluid.ir.text import operator_text
+from refluid.ir.vartype import VarType
 from refluid.meshes import MeshTarget, from_first_process, mesh_target
 from refluid.places import Place
 
@@ -23,6 +24,17 @@ _MEETING = ("c_allreduce", "c_broadcast", "c_allgather", "c_reducescatter", "all
 def meets_others(program: Program) -> bool:
     """Whether operators of a program communicate with other replicas."""
     return any(op.type.startswith(_MEETING) for block in program.blocks for op in block.ops)
+
+
+def exchanges_rows(program: Program) -> bool:
+    """Whether replicas of a program exchange as many rows as they are fed: those of sparse gradients, for example."""
+    version, found = _exchanging.get(program, (-1, False))
+    if version != program._version:
+        operators = [(block, op) for block in program.blocks for op in block.ops if op.type.startswith(_MEETING)]
+        given = [block._var_recursive(name) for block, op in operators for name in op.input("X")]
+        found = any(variable.type == VarType.SELECTED_ROWS or -1 in variable.shape for variable in given)
+        _exchanging[program] = program._version, found
+    return found
 
 
 def is_of_job(program: Program) -> bool:
@@ -48,7 +60,8 @@ def job_target(devices: Sequence[Device]) -> MeshTarget:
                 "all processes must use as many (CPU_NUM, places)"
             )
         found += chosen
-    return replace(mesh_target(found), around_steps=_collective().current().step)
+    group = _collective().current()
+    return replace(mesh_target(found), around_steps=group.step, largest_of_all=group.largest)
 
 
 def take_part(program: Program, place: Place) -> None:
@@ -97,5 +110,6 @@ def _collective() -> Any:
 
 
 _JOINING = ("gen_nccl_id", "c_gen_nccl_id", "c_comm_init", "c_comm_init_all")
+_exchanging: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()  # by version of the program
 _agreed: WeakSet[Program] = WeakSet()  # programs that all processes have
 _begun: WeakSet[Program] = WeakSet()  # programs whose state all processes have

@@ -17,6 +17,8 @@ from refluid import backend
 from refluid.backend import Device, Target, local
 from refluid.ops.core.replicas import AXIS
 
+Largest = Callable[[str, Sequence[int]], Sequence[int]]  # from what they are sizes of, and sizes
+
 
 @dataclass(frozen=True)
 class Replicas(Target):
@@ -26,6 +28,11 @@ class Replicas(Target):
     def local(self) -> int:
         """How many of the replicas belong to this process."""
         return self.replicas
+
+    @property
+    def largest(self) -> Largest | None:
+        """What finds the largest sizes that any process has; None where there is one process."""
+        return None
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
         """Feeds in the form that the step takes; each process gives the rows of its own replicas."""
@@ -42,6 +49,7 @@ class MeshTarget(Replicas):
 
     mesh: Mesh
     around_steps: Callable[[], AbstractContextManager[None]] | None = field(default=None, compare=False)
+    largest_of_all: Largest | None = field(default=None, compare=False)
 
     @property
     def replicas(self) -> int:
@@ -59,6 +67,10 @@ class MeshTarget(Replicas):
     @property
     def meeting(self) -> Any:
         return self.around_steps
+
+    @property
+    def largest(self) -> Largest | None:
+        return self.largest_of_all
 
     @property
     def local(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,9 +14,10 @@ from refluid.errors import FeedError
 from refluid.feeding import feed_value
 from refluid.fetching import as_numpy, as_tensor
 from refluid.ir.program import Program
+from refluid.jobs import exchanges_rows
 from refluid.lowering.buckets import Buckets
 from refluid.lowering.joined import Copies, is_even, padded, parts_of, size_of
-from refluid.meshes import Replicas
+from refluid.meshes import Largest, Replicas
 from refluid.tensors import LoDTensor, SelectedRowsTensor
 
 Feed = Mapping[str, Any]
@@ -26,27 +28,49 @@ def read_feeds(
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Names and values of a feed: of each value, the rows of all replicas of this process, one after the other.
 
-    Where replicas get different numbers of samples, all get as many rows, some of which are padding.
+    Where replicas get different numbers of samples, all get as many rows, some of which are padding. The replicas of
+    other processes are considered if the program exchanges rows with them.
     """
     count = target.local
-    if isinstance(feed, Mapping) and not any(isinstance(v, LoDTensor) and v._lod for v in feed.values()):
+    largest = target.largest if exchanges_rows(program) else None
+    if (
+        largest is None
+        and isinstance(feed, Mapping)
+        and not any(isinstance(v, LoDTensor) and v._lod for v in feed.values())
+    ):
         values = [np.asarray(feed_value(program.global_block(), name, value)) for name, value in feed.items()]
         if all(value.ndim and len(value) and len(value) % count == 0 for value in values):
             return tuple(feed), values
     feeds = split_feed(program, feed, count)
     sequences = [{n: v for n, v in each.items() if isinstance(v, LoDTensor)} for each in feeds]
-    fitted = buckets.fit_all(sequences, exact) if sequences[0] else [{}] * count
     names = tuple(feeds[0])
+    agree = None if largest is None else partial(largest, f"sequences of {', '.join(sequences[0])}")
+    fitted = buckets.fit_all(sequences, exact, agree) if sequences[0] else [{}] * count
     parts = [[ragged.get(name, each[name]) for ragged, each in zip(fitted, feeds, strict=True)] for name in names]
-    if not all(map(is_even, parts)):
+    most, is_uneven = _most(names, parts, largest, exact)
+    if is_uneven:
         if exact:
             sizes = {name: [size_of(part) for part in each] for name, each in zip(names, parts, strict=True)}
             raise ValueError(
-                f"the devices get different numbers of samples or rows ({_text(sizes)}), which an op of this program "
-                "cannot be padded for; feed batches that can be divided evenly, for example with drop_last=True"
+                f"the devices get different numbers of samples or rows ({_text(sizes)} here), which an op of this "
+                "program cannot be padded for; feed batches that can be divided evenly, for example with drop_last=True"
             )
-        parts = [padded(each) for each in parts]
+        parts = [padded(each, size) for each, size in zip(parts, most, strict=True)]
     return names, [jax.tree.map(lambda *leaves: np.concatenate(leaves), *each) for each in parts]
+
+
+def _most(
+    names: Sequence[str], parts: Sequence[Sequence[Any]], largest: Largest | None, exact: bool
+) -> tuple[list[int], bool]:
+    """Of each value, the most samples that a replica has, and whether others have fewer."""
+    counts = [[size_of(part) for part in each] for each in parts]
+    if largest is None:
+        return [max(each) for each in counts], not all(map(is_even, parts))
+    if exact:  # numbers of rows matter as well; otherwise they have been agreed on
+        counts += [[len(jax.tree.leaves(part)[0]) for part in each] for each in parts]
+    found = list(largest(", ".join(names), [*map(max, counts), *(-min(each) for each in counts)]))
+    most, least = found[: len(counts)], found[len(counts) :]
+    return most[: len(names)], any(one != -other for one, other in zip(most, least, strict=True))
 
 
 def _text(sizes: Mapping[str, Sequence[int]]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -73,8 +73,17 @@ class Buckets:
         """Converts fed tensors to ragged values; ``exact`` keeps the numbers of rows and sequences as they are."""
         return self.fit_all([tensors], exact)[0]
 
-    def fit_all(self, feeds: Sequence[Mapping[str, LoDTensor]], exact: bool = False) -> list[dict[str, Ragged]]:
-        """Converts the tensors of several feeds to ragged values of the same sizes."""
+    def fit_all(
+        self,
+        feeds: Sequence[Mapping[str, LoDTensor]],
+        exact: bool = False,
+        agree: Callable[[Sequence[int]], Sequence[int]] | None = None,
+    ) -> list[dict[str, Ragged]]:
+        """Converts the tensors of several feeds to ragged values of the same sizes.
+
+        Args:
+          agree: from the sizes chosen here to those to use, which are at least as large.
+        """
         by_feed = [{name: _needs(tensor) for name, tensor in feed.items()} for feed in feeds]
         needs = {
             (name, kind): max(needed[name][kind] for needed in by_feed)
@@ -84,7 +93,11 @@ class Buckets:
         if exact:
             sizes = {need: round_up(size) for need, size in needs.items() if need[1] == "longest"}
         else:
-            sizes = dict(zip(needs, self._sizes(needs), strict=True))
+            chosen = self._sizes(needs)
+            if agree is not None:
+                chosen = tuple(agree(chosen))
+                self.in_use[tuple(needs)].setdefault(chosen, 0)  # so that later batches choose it here as well
+            sizes = dict(zip(needs, chosen, strict=True))
         by_name: dict[str, dict[str, int]] = {}
         for (name, kind), size in sizes.items():
             by_name.setdefault(name, {})[kind] = size

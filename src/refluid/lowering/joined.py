@@ -102,9 +102,9 @@ def size_of(part: Any) -> int:
     return part.offsets[0].shape[0] - 1 if isinstance(part, Ragged) else len(part)
 
 
-def padded(parts: Sequence[Any]) -> list[Ragged]:
-    """Values with as many rows, or sequences, each, and the number of those that are real."""
-    size = max(map(size_of, parts))
+def padded(parts: Sequence[Any], size: int = 0) -> list[Ragged]:
+    """Values with as many rows, or sequences, each, and the number of those that are real; not less than ``size``."""
+    size = max(size, *map(size_of, parts))
     return [_padded_to(size, part) for part in parts]
 
 

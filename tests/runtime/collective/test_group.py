@@ -51,6 +51,13 @@ def test_ranks_agree_and_part():
         assert codes == [] and not any(member.is_broken for member in members)
 
 
+def test_ranks_find_the_largest_sizes():
+    with ranks(3) as (_, everybody, _):
+        for step in range(3):
+            found = everybody(lambda member, step=step: member.largest("x", [member.rank + step, -member.rank]))
+            assert found == [[2 + step, 0]] * 3
+
+
 def test_all_ranks_raise_the_same_error_about_another_program():
     with ranks(2) as (members, everybody, _):
         lines = {0: ["mul"], 1: ["add"]}

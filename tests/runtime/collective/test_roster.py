@@ -155,6 +155,15 @@ def test_what_is_the_same_everywhere_is_agreed_on(roster):
         assert roster.note(0, "program", ["mul"], 1.0) == [(None, {"agreed": "program"})]
 
 
+def test_the_largest_sizes_of_all_ranks_are_found(roster):
+    for _ in range(2):
+        assert roster.size(1, "x, y", [3, 9], 1.0) == []
+        assert roster.size(0, "x, y", [5, 7], 1.0) == [(None, {"largest": [5, 9]})]
+    roster.size(0, "x, y", [5, 7], 2.0)
+    problem = "feeds x, rank 0 x, y: all ranks must feed the same variables"
+    assert ended(roster.size(1, "x", [5], 2.0)) == (1, problem)
+
+
 def test_the_limits_can_be_set(monkeypatch):
     monkeypatch.setenv("REFLUID_COLLECTIVE_TIMEOUT", "7")
     assert Patience.from_environment(5.0) == Patience(5.0, idle=7.0, busy=600.0, silence=40.0)
