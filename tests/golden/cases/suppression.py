@@ -141,7 +141,12 @@ def every_suppression(fluid, box, score):
     plain = layers.multiclass_nms(box, score, 0.2, 6, 5, name="kept")
     merged = layers.locality_aware_nms(box, layers.slice(score, [1], [0], [1]), 0.2, 6, 5)
     decayed = layers.matrix_nms(box, score, 0.2, 0.1, 6, 5)
-    return [plain, merged, decayed] + list(layers.matrix_nms(box, score, 0.2, 0.1, 6, 5, True, return_index=True))
+    counted = fluid.contrib.layers.multiclass_nms2(box, score, 0.2, 6, 5, return_index=True)
+    return (
+        [plain, merged, decayed]
+        + list(counted)
+        + list(layers.matrix_nms(box, score, 0.2, 0.1, 6, 5, True, return_index=True))
+    )
 
 
 @layer_case(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from paddle.fluid.layers._topics.detection.suppression import multiclass_nms2
+from paddle.fluid.contrib.layers import multiclass_nms2
 
 BOXES = np.array([[[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6]]], "float32")
 FOUND = np.array([[1, 0.9, 0, 0, 0.5, 0.5], [1, 0.8, 0.5, 0.5, 1, 1]], "float32")

@@ -3,6 +3,7 @@
 from paddle.fluid.contrib import (
     decoder,
     inferencer,
+    layers,
     memory_usage_calc,
     mixed_precision,
     op_frequence,
@@ -23,6 +24,6 @@ from paddle.fluid.contrib.trainer import *  # noqa: F403
 from paddle.fluid.contrib.utils import HDFSClient, multi_download, multi_upload
 
 __all__ = ["decoder", "inferencer", "memory_usage_calc", "mixed_precision", "op_frequence", "reader", "trainer"]
-__all__ += ["AutoMixedPrecisionLists", "QuantizeTranspiler", "decorate", "quantize", "slim", "utils"]
+__all__ += ["AutoMixedPrecisionLists", "QuantizeTranspiler", "decorate", "layers", "quantize", "slim", "utils"]
 __all__ += ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder", "op_freq_statistic", *trainer.__all__]
 __all__ += ["HDFSClient", "Inferencer", "distributed_batch_reader", "memory_usage", "multi_download", "multi_upload"]

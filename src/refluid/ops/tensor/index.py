@@ -13,6 +13,7 @@ from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import sequences_only_in
 from refluid.ops.core.static import integer
+from refluid.ops.core.values import Ragged, plain
 
 
 def _require_places(index: Any, shape: tuple[int, ...]) -> None:
@@ -44,20 +45,25 @@ def _flat_ids(ids: Any, slot: str) -> Any:
     return ids.reshape(-1)
 
 
-@op("gather", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=sequences_only_in("Index"))
+@op("gather", inputs="X Index", outputs="Out", differentiable="X", lod="aware")
 def gather(x, index, *, overwrite=True):
     """The rows of x at Index."""
-    require_in_range(index, x.shape[0], slot="Index")
-    return x[_flat_ids(index, "Index")]
+    ids = plain(index)
+    require_in_range(ids, x.shape[0], slot="Index")
+    rows = plain(x)[_flat_ids(ids, "Index")]
+    return index.as_rows(rows) if isinstance(index, Ragged) else rows
 
 
-@op("gather_grad", inputs="X Index Out@GRAD", outputs="X@GRAD", grad=None, lod=None)
+@op("gather_grad", inputs="X Index Out@GRAD", outputs="X@GRAD", grad=None, lod="aware")
 def gather_grad(x, index, grad, *, overwrite=True):
     """If a row was gathered repeatedly, its gradients add up, or with Fluid's ``overwrite`` the last one is kept."""
-    ids = _flat_ids(index, "Index")
+    ids, grad, height = _flat_ids(plain(index), "Index"), plain(grad), x.shape[0]
+    if isinstance(index, Ragged):  # padding is no repetition
+        ids = jnp.where(index.real(), ids, height)
     if overwrite:
-        grad = jnp.where(_rows_like(_is_last(ids, x.shape[0]), grad), grad, 0)
-    return jnp.zeros_like(x).at[ids].add(grad)
+        grad = jnp.where(_rows_like(_is_last(ids, height + 1), grad), grad, 0)
+    gathered = jnp.zeros_like(plain(x)).at[ids].add(grad, mode="drop")
+    return x.with_data(gathered) if isinstance(x, Ragged) else gathered
 
 
 @op("gather_nd", inputs="X Index", outputs="Out", differentiable="X", lod=None, row_wise=sequences_only_in("Index"))

@@ -1,0 +1,6 @@
+"""Layers that Fluid has under contrib."""
+
+from paddle.fluid.contrib.layers import nn
+from paddle.fluid.contrib.layers.nn import multiclass_nms2
+
+__all__ = ["multiclass_nms2", "nn"]
