@@ -82,7 +82,7 @@ class Exchange:
         self._append(block, "recv", outputs={"Out": names}, attrs=attrs)
 
     def _send(
-        self, block: Block, placed: Placed, source: str, names: Sequence[str], sparse: bool, **marks: bool
+        self, block: Block, placed: Placed, source: str, names: Sequence[str], sparse: bool, **marks: bool | str
     ) -> None:
         parts = [source]
         if len(placed.slices) > 1 and not self.runtime_split:
@@ -91,6 +91,8 @@ class Exchange:
             sections = {"height_sections": placed.sections} if sparse else {"sections": placed.sections}
             splitting = "split_selected_rows" if sparse else "split_byref"
             self._append(block, splitting, {"X": [source]}, {"Out": parts}, {**sections, **marks}, role=OpRole.Dist)
+        if sparse and placed.options.wire != "native":
+            marks = {**marks, "wire": placed.options.wire}
         self._append(block, "send", {"X": parts}, attrs={**_where(placed, "send_varnames", names), **marks})
 
     def _declare(self, block: Block, placed: Placed, names: Sequence[str], whole: str, sparse: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from refluid.ir import OP_ROLE, Block, OpRole, Program
 from refluid.ir.slices import SLICES, Slice
+from refluid.ir.table_options import TABLE_OPTIONS
 from refluid.transpiler.placement import Placement
 
 
@@ -40,6 +41,7 @@ def append_listen(
       schedule: the block that computes learning rates, one of ``blocks``.
       dc_asgd: whether gradients are corrected for delay.
     """
+    options = [(part.name, placed.options) for placed in placement.params if placed.grows for part in placed.slices]
     kept = [kept for kept in placement.kept if endpoint in kept.endpoints]
     for each in kept:
         program.global_block().create_var(
@@ -61,6 +63,7 @@ def append_listen(
             "grad_to_block_id": [f"{name}:{block.idx}" for name, block in updates.items()],
             "sparse_grad_to_param": [f"{pushed}:{name}" for pushed, name in rows_of.items()],
             "dc_asgd": dc_asgd,
+            TABLE_OPTIONS: [f"{name}:{chosen}" for name, chosen in options],
             SLICES: [str(part) for part in (*slices, *(each.slices[0] for each in kept))],
         },
     )

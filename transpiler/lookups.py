@@ -7,6 +7,7 @@ from typing import Any
 
 from refluid.ir import OP_ROLE, Operator, OpRole, Program
 from refluid.ir.slices import NO_ROW
+from refluid.ir.table_options import TABLE_OPTIONS, TableOptions
 from refluid.transpiler.dataflow import Flow
 from refluid.transpiler.parts import Parts
 
@@ -43,6 +44,28 @@ def growing_tables(program: Program, remote: Set[str]) -> set[str]:
     """The remote tables whose rows may have any ids and begin when they are used first: is_distributed ones."""
     lookups = [op for op in program.global_block().ops if op.type in LOOKUPS]
     return {name for name in remote if all(op.attrs.get("is_distributed") for op in lookups if op.input("W") == [name])}
+
+
+def options_of(program: Program, growing: Set[str]) -> dict[str, TableOptions]:
+    """The options of tables, by name.
+
+    Raises:
+      ValueError: two lookups of a table give different ones, or the table does not grow.
+    """
+    found: dict[str, str] = {}
+    for op in program.global_block().ops:
+        text = op.attrs.get(TABLE_OPTIONS, "") if op.type in LOOKUPS else ""
+        if not text:
+            continue
+        (table,) = op.input("W")
+        if table not in growing:
+            raise ValueError(
+                f"table {table} has table_options, but its rows do not live on servers only: trainers hold it in GEO "
+                "training, and where other operators use it than lookups with is_sparse=True and is_distributed=True"
+            )
+        if found.setdefault(table, text) != text:
+            raise ValueError(f"two lookups give table {table} different options: {found[table]} and {text}")
+    return {table: TableOptions.parse(text) for table, text in found.items()}
 
 
 def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:

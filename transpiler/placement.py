@@ -11,11 +11,14 @@ from typing import Any
 from refluid.ir import Program, Variable, VarType
 from refluid.ir.modes import Mode
 from refluid.ir.slices import Slice
+from refluid.ir.table_options import TableOptions
 from refluid.transpiler.config import DistributeTranspilerConfig, choose_mode
 from refluid.transpiler.dispatch import PSDispatcher, RoundRobin
-from refluid.transpiler.lookups import growing_tables, remote_tables
+from refluid.transpiler.lookups import growing_tables, options_of, remote_tables
 from refluid.transpiler.parts import Update, take_apart
 from refluid.transpiler.slices import count_slices, share_out, slice_name, slice_variable
+
+_DEFAULT = TableOptions()
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Placed:
     grad: str = ""  # none for what servers do not train
     sparse: bool = False  # whether its gradient is SelectedRows
     remote: bool = False  # whether trainers hold none of it and look up rows
+    options: TableOptions = _DEFAULT  # of a table that grows
 
     @property
     def grows(self) -> bool:
@@ -101,6 +105,7 @@ def place(
     parts = take_apart(program)
     remote = set() if mode is Mode.GEO else remote_tables(program, parts)
     growing = growing_tables(program, remote)
+    options = options_of(program, growing)
     dispatcher = make_dispatcher(config.split_method, endpoints)
     dispatcher.reset()
     params = []
@@ -111,7 +116,9 @@ def place(
         else:
             slices = _dispatch(dispatcher, _slices(update, len(endpoints), config), update.param)
         sparse = program.global_block().var(update.grad).type == VarType.SELECTED_ROWS
-        params.append(Placed(name, slices, update.param.dtype, update.grad, sparse, name in remote))
+        params.append(
+            Placed(name, slices, update.param.dtype, update.grad, sparse, name in remote, options.get(name, _DEFAULT))
+        )
     return Placement(tuple(endpoints), trainers, mode, tuple(sorted(params, key=lambda placed: placed.param)))
 
 

@@ -5,14 +5,29 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from refluid.log import Log
 from refluid.runtime.observe.metrics import COUNT_BUCKETS, Metrics, quantiles, value_of
 from refluid.runtime.server.membership import Membership
 from refluid.runtime.server.rounds import Rounds
+
+
+class MeteredTable(Protocol):
+    """A table that grows, as metrics see it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def budget(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def evicted(self) -> int: ...
 
 
 class ServerMetrics(Metrics):
@@ -24,12 +39,21 @@ class ServerMetrics(Metrics):
         membership: its trainers.
         rounds: its updates.
         queue: the pushes that wait for those of other trainers.
+        tables: its tables that grow.
     """
 
-    def __init__(self, endpoint: str, mode: str, membership: Membership, rounds: Rounds, queue: Sized) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        mode: str,
+        membership: Membership,
+        rounds: Rounds,
+        queue: Sized,
+        tables: Sequence[MeteredTable] = (),
+    ) -> None:
         super().__init__(Log("server", endpoint=endpoint), role="server", endpoint=endpoint, mode=mode)
         self._endpoint, self._mode, self._membership = endpoint, mode, membership
-        self._rounds, self._queue = rounds, queue
+        self._rounds, self._queue, self._tables = rounds, queue, tables
         self._staleness: dict[int, int] = {}  # trainer -> that of its last push
         self._stalenesses: Counter[int] = Counter()  # of all pushes
         self._received = self.counter("bytes_received_total", "Bytes of requests of trainers and other servers")
@@ -53,6 +77,14 @@ class ServerMetrics(Metrics):
             ("max_lead", "Steps that a trainer may be ahead of the slowest; NaN without a bound", self._max_lead),
         ):
             self.gauges(name, help, "trainer", {str(each): partial(read, each) for each in membership.members})
+
+        for name, help, read in (
+            ("table_rows", "Rows of a table that grows", lambda table: table.rows),
+            ("table_bytes", "Memory that a table takes", lambda table: table.bytes),
+            ("table_budget_bytes", "Memory that a table may take; 0 for any", lambda table: table.budget),
+            ("table_evicted_rows", "Rows of a table that were given up", lambda table: table.evicted),
+        ):
+            self.gauges(name, help, "table", {table.name: partial(read, table) for table in tables})
 
     # Recording
 
@@ -93,6 +125,16 @@ class ServerMetrics(Metrics):
             "exchange_ms": _milliseconds(quantiles(self._exchanges)),
             "update_ms": _milliseconds(quantiles(self.update_seconds)),
             "staleness": {str(steps): self._stalenesses[steps] for steps in sorted(self._stalenesses)},
+            "tables": [
+                {
+                    "table": table.name,
+                    "rows": table.rows,
+                    "bytes": table.bytes,
+                    "budget": table.budget,
+                    "evicted": table.evicted,
+                }
+                for table in self._tables
+            ],
             "trainers": [self._trainer(trainer) for trainer in self._membership.members],
         }
 

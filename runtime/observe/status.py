@@ -88,10 +88,13 @@ def watch(endpoints: Sequence[str], *, as_json: bool, interval: float) -> int:
 
 
 def tables(found: Found, before: Found, seconds: float) -> RenderableType:
-    """A table of servers and one of trainers; rates are since ``before``."""
+    """A table of servers, one of embedding tables and one of trainers; rates are since ``before``."""
     heads = "server mode round per_s in out pushes pulls p50_ms p99_ms update_ms queue stale waits_for".split()
     servers = [_server_row(endpoint, status, before[endpoint], seconds) for endpoint, status in found.items()]
     shown: list[RenderableType] = [table([head.replace("_", " ") for head in heads], servers)]
+    held = [row for endpoint, status in found.items() if status is not None for row in _table_rows(endpoint, status)]
+    if held:
+        shown += ["", table(["table", "server", "rows", "memory", "budget", "full", "evicted"], held)]
     trainers = _trainer_rows([status for status in found.values() if status is not None])
     if trainers:
         heads = ["trainer", "host", "steps", "last seen", "staleness", "own at most", "lead at most", "state"]
@@ -119,6 +122,21 @@ def _server_row(endpoint: str, status: Status | None, before: Status | None, sec
         str(status["queue_depth"]),
         _spread({int(steps): count for steps, count in status["staleness"].items()}),
         ", ".join(f"trainer {trainer}" for trainer in status["awaited"]),
+    ]
+
+
+def _table_rows(endpoint: str, status: Status) -> list[list[str]]:
+    return [
+        [
+            each["table"],
+            endpoint,
+            str(each["rows"]),
+            amount(each["bytes"]),
+            amount(each["budget"]) if each["budget"] else "any",
+            f"{each['bytes'] / each['budget']:.0%}" if each["budget"] else "",
+            str(each["evicted"]),
+        ]
+        for each in status.get("tables", ())
     ]
 
 

@@ -63,7 +63,9 @@ class ExchangeHandler:
         self.shard = Shard(op, scope, place)
         self.rounds = Rounds(trainers, waits=mode is Mode.SYNC)
         self.queue: dict[int, Push] = {}  # trainer -> its push, which waits for an update
-        self.metrics = ServerMetrics(op.attr("endpoint"), mode.name.lower(), membership, self.rounds, self.queue)
+        self.metrics = ServerMetrics(
+            op.attr("endpoint"), mode.name.lower(), membership, self.rounds, self.queue, self.shard.growing
+        )
         self.round_began: float | None = None  # when the first push of the current round arrived
         self.start_requested: float | None = None  # since when trainers wait for initial parameters
         self.held: dict[int, float] = {}  # trainer that is too far ahead -> since when it waits

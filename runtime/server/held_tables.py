@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from refluid.ir.slices import Slice
+from refluid.ir.table_options import TableOptions
 from refluid.ir.vartype import as_numpy
+from refluid.runtime.server.table_life import Life
 from refluid.runtime.server.table_updates import TableUpdate
 from refluid.runtime.tables.batches import merged
 from refluid.runtime.tables.records import RecordForm
@@ -36,9 +38,9 @@ class HeldTable(ABC):
         self._states = dict(update.states)
         self._shape = part.shape
 
-    def _form(self, dtype: Any, *, has_id: bool) -> RecordForm:
+    def _form(self, dtype: Any, **options: Any) -> RecordForm:
         width = math.prod(self.part.whole_shape[1:])
-        return RecordForm(width, np.dtype(as_numpy(dtype)), tuple(self._states), has_id=has_id)
+        return RecordForm(width, np.dtype(as_numpy(dtype)), tuple(self._states), **options)
 
     # Variables
 
@@ -63,10 +65,10 @@ class HeldTable(ABC):
     def _read_rows(self, name: str) -> np.ndarray:
         """Weights, or a state, of all rows."""
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def look_up(self, ids: np.ndarray) -> np.ndarray:
         """The weights of some rows."""
         self._check(ids, "requested")
-        found = self.table.read(ids, creates=self.update.rule.moves_new_rows)
+        found = self.table.read(ids, creates=False)
         return found.reshape(len(ids), *self._shape[1:])
 
     @abstractmethod
@@ -93,14 +95,14 @@ class HeldTable(ABC):
     def gather(self, pushes: Sequence[Mapping[str, Value]]) -> tuple[np.ndarray, np.ndarray]:
         """Different ids, and the sums of the gradients that were pushed for each."""
         given = [push[self.update.pushed] for push in pushes if self.update.pushed in push]
-        rows, width = [value for value in given if isinstance(value, Rows)], self.table.form.width
+        rows, form = [value for value in given if isinstance(value, Rows)], self.table.form
         for value in rows:
             self._check(value.rows, "pushed")
+        values = [value.values.reshape(len(value.rows), form.width).astype(form.dtype, copy=False) for value in rows]
         if len(rows) == 1:
-            return merged(rows[0].rows, rows[0].values.reshape(len(rows[0].rows), width))
+            return merged(rows[0].rows, values[0])
         ids = np.concatenate([value.rows for value in rows]) if rows else np.empty(0, np.int64)
-        values = [value.values.reshape(len(value.rows), width) for value in rows]
-        return merged(ids, np.concatenate(values) if values else np.empty((0, width), self.table.form.dtype))
+        return merged(ids, np.concatenate(values) if values else np.empty((0, form.width), form.dtype))
 
     def squares(self, grads: np.ndarray, scale: float) -> np.ndarray:
         """The sum of the squares of averaged gradients."""
@@ -150,15 +152,60 @@ class GrowingTable(HeldTable):
 
     Args:
       scope: holds, as numbers, how rows and the states of the optimizer begin.
+      options: its options; ``life`` applies them.
     """
 
-    def __init__(self, update: TableUpdate, part: Slice, dtype: Any, scope: Scope):
+    def __init__(self, update: TableUpdate, part: Slice, dtype: Any, scope: Scope, options: TableOptions):
         super().__init__(update, part)
         fills = [Beginning.read(_held(scope, name)).first for name in self._states.values()]
         begins = Beginning.read(_held(scope, update.param))
-        self.table = Table(update.param, self._form(dtype, has_id=True), update.rule, begins, fills)
+        form = self._form(dtype, has_id=True, precision=options.precision)
+        self.table = Table(update.param, form, update.rule, begins, fills)
+        self.life = Life(self.table, options, part.endpoint)
+        self._wire = None if options.wire == "native" else np.dtype(options.wire)
         self._start_at_powers(scope)
         self._show_in(scope)
+
+    def look_up(self, ids: np.ndarray) -> np.ndarray:
+        found = super().look_up(ids)
+        return found if self._wire is None else found.astype(self._wire)
+
+    # What metrics show
+
+    @property
+    def name(self) -> str:
+        """The name of the whole table."""
+        return self.part.whole
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has on this server."""
+        return len(self.table)
+
+    @property
+    def bytes(self) -> int:
+        """The memory it takes on this server."""
+        return self.table.bytes
+
+    @property
+    def budget(self) -> int:
+        """The memory it may take; 0 for any."""
+        return self.life.options.budget
+
+    @property
+    def evicted(self) -> int:
+        """How many rows were given up."""
+        return self.life.evicted
+
+    # Updates
+
+    def check_room(self, ids: np.ndarray) -> None:
+        """Raises a ValueError if there may not be as many rows as an update of these ids would add."""
+        self.life.check_room(ids)
+
+    def apply(self, ids: np.ndarray, grads: np.ndarray, rate: float, scale: float) -> None:
+        super().apply(ids, grads, rate, scale)
+        self.life.after_update()
 
     def _read_rows(self, name: str) -> np.ndarray:
         raise ValueError(f"{name} grows: it is read by ids, or saved as a snapshot, but not as one tensor")

@@ -65,6 +65,7 @@ class Server:
             "Leave": self._leave,
             "Inventory": self._inventory,
             "Snapshot": self._snapshot,
+            "Shrink": self._shrink,
             "Status": self._status,
             "Sum": self.peers.handle_sum,
             "Evicted": self._evicted,
@@ -192,6 +193,12 @@ class Server:
         with self._changed:
             self._exchange.shard.save(request.folder)
         return wire.encode(pb.Empty())
+
+    def _shrink(self, message: bytes) -> Buffers:
+        request = self._receive(pb.ShrinkRequest, message)
+        gone = self._exchange.shard.shrink(list(request.tables), request.options)
+        self.log.info("gave up rows of tables", round=self.round, **{f"rows_of_{name}": n for name, n in gone.items()})
+        return wire.encode(pb.Text(text=json.dumps(gone)))
 
     def _receive(self, kind: Any, message: bytes) -> Any:
         """Decodes a request, and records that its trainer was seen."""

@@ -20,6 +20,7 @@ from refluid.ir.modes import TRAINER_ID
 from refluid.ir.operator import Operator
 from refluid.ir.program import Program
 from refluid.ir.slices import SLICES, Slice
+from refluid.ir.table_options import TABLE_OPTIONS, TableOptions
 from refluid.ir.variable import Variable
 from refluid.ir.vartype import VarType, as_numpy
 from refluid.lowering.folding import reads_and_writes
@@ -59,7 +60,9 @@ class Shard:
     def _find_tables(self, listen: Operator) -> None:
         ops = [op for block in self._all_blocks() for op in block.ops]
         places = {id(op): place for place, op in enumerate(ops)}
-        parts = {part.name: part for part in map(Slice.parse, self.slices)}
+        endpoint = listen.attr("endpoint")
+        parts = {part.name: part for part in (Slice.parse(text, endpoint) for text in self.slices)}
+        options = dict(text.split(":", 1) for text in listen.attrs.get(TABLE_OPTIONS, ()))
         for text in listen.attrs.get("sparse_grad_to_param", ()):
             pushed, _, param = text.partition(":")
             received = {name for name in listen.input("X") if _split_trainer(name)[0] == pushed}
@@ -70,8 +73,12 @@ class Shard:
                 if part.grows:
                     raise ValueError(f"rows of table {part.whole} cannot be updated one by one: {error}") from error
                 continue  # the compiled update takes selected rows as well, only slower
-            held = GrowingTable if part.grows else FixedTable
-            self.tables[param] = held(update, part, self._program.global_block().var(param).dtype, self._scope)
+            dtype = self._program.global_block().var(param).dtype
+            if part.grows:
+                chosen = TableOptions.parse(options.get(param, ""))
+                self.tables[param] = GrowingTable(update, part, dtype, self._scope, chosen)
+            else:
+                self.tables[param] = FixedTable(update, part, dtype, self._scope)
             self._taken |= {places[op] for op in taken}
 
     def _all_blocks(self) -> list[Block]:
@@ -102,7 +109,7 @@ class Shard:
     def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
         """Some rows of a table."""
         if name in self.tables:
-            return self.tables[name].rows(ids)
+            return self.tables[name].look_up(ids)
         table = np.asarray(self._held(name))
         if ids.size and (ids.min() < 0 or ids.max() >= table.shape[0]):
             bad = ids[(ids < 0) | (ids >= table.shape[0])][0]
@@ -149,6 +156,8 @@ class Shard:
             self._advance_schedule(update)
         scale = 1.0 / len(pushes) if self._per_trainer else 1.0
         gathered = {table.update.param: table.gather(pushes) for table in self.tables.values()}
+        for table in self.growing:  # before anything is applied
+            table.check_room(gathered[table.update.param][0])
         if update.step is not None:
             squares = {
                 table.update.squares: table.squares(gathered[param][1], scale)
@@ -219,6 +228,20 @@ class Shard:
         """dc_asgd: keeps the parameters as this trainer has just received them."""
         for parameter, copies in self._copies.items():
             self._put(copies[trainer], self._held(parameter))
+
+    @property
+    def growing(self) -> list[GrowingTable]:
+        """The tables that grow."""
+        return [table for table in self.tables.values() if isinstance(table, GrowingTable)]
+
+    def shrink(self, names: Sequence[str], options: str) -> dict[str, int]:
+        """Gives up rows of tables, of all if none are named; returns how many of each."""
+        tables = {table.part.whole: table for table in self.growing}
+        strange = [name for name in names if name not in tables]
+        if strange:
+            raise ValueError(f"{strange[0]} is not a table that grows; here these are: {', '.join(tables) or 'none'}")
+        chosen = TableOptions.parse(options) if options else None
+        return {name: tables[name].life.shrink(chosen) for name in names or tables}
 
     def save(self, folder: str) -> None:
         """Writes every variable of this server to a file of its own in a folder."""

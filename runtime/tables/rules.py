@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,15 +78,6 @@ class Rule:
     @property
     def form(self) -> OptimizerForm:
         return OPTIMIZERS[self.optimizer]
-
-    @property
-    def moves_new_rows(self) -> bool:
-        """Whether a row changes even before its first gradient, so that it must exist from the first read on."""
-        return self.l2 != 0.0 or self.l1 != 0.0 or self.optimizer == "ftrl"
-
-    def scaled(self, factor: float) -> Rule:
-        """The same rule for gradients that are multiplied by a factor."""
-        return replace(self, scale=factor)
 
     def numbers(self) -> np.ndarray:
         """What kernels read."""

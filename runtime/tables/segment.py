@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from refluid.runtime.tables.kernels import layout
+from refluid.runtime.tables.kernels.admission import COUNTERS_PER_COUNT
 from refluid.runtime.tables.kernels.index import migrate
 from refluid.runtime.tables.memory import Mapping
 from refluid.runtime.tables.records import PRECISIONS, RecordForm
 
 _FIRST_ROWS = 1024
 _FULLEST = 0.8  # the share of the index that may be used; kernels know it as well
+_COUNTERS = 1 << 24  # bytes: counts of ids that have no rows yet
 _EMPTIEST = 4096  # entries that are moved to a new index with every batch, at least
 
 
@@ -33,16 +35,27 @@ class Segment:
         self._index: Mapping | None = None
         self._old_index: Mapping | None = None
         self._saved: Mapping | None = None
+        self._sketch: Mapping | None = None
         control = self.control
         control[layout.WORDS], control[layout.HEADER] = form.words, form.header
         control[layout.WIDTH], control[layout.SLOTS] = form.width, len(form.slots)
         control[layout.PRECISION] = PRECISIONS[form.precision]
+        control[layout.CHANCE] = layout.ALL_CHANCE
         if fixed is None:
             self._index = Mapping(4 * 2 * _FIRST_ROWS)
             self._show_index()
         else:
             control[layout.FIRST], control[layout.USED] = first, rows
         self._show_records()
+
+    def admit(self, chance: int, key: int, min_count: int) -> None:
+        """Has only some ids get rows: ``chance`` of 2^32, chosen by a key, and those in ``min_count`` updates."""
+        control = self.control
+        control[layout.CHANCE], control[layout.CHANCE_KEY], control[layout.MIN_COUNT] = chance, key, min_count
+        if min_count > 1:
+            self._sketch = Mapping(_COUNTERS)
+            control[layout.SKETCH], control[layout.SKETCH_MASK] = self._sketch.address, _COUNTERS - 1
+            control[layout.SKETCH_LEFT] = _COUNTERS // COUNTERS_PER_COUNT
 
     def __len__(self) -> int:
         return int(self.control[layout.USED] - self.control[layout.FREED])
@@ -54,9 +67,9 @@ class Segment:
 
     @property
     def bytes(self) -> int:
-        """The memory that rows and index take; what is only reserved does not count."""
-        index = sum(each.size for each in (self._index, self._old_index) if each is not None)
-        return self.used * (self.form.bytes + 1) + index
+        """The memory that rows, index and counts take; what is only reserved does not count."""
+        others = (self._index, self._old_index, self._sketch)
+        return self.used * (self.form.bytes + 1) + sum(each.size for each in others if each is not None)
 
     def records(self) -> np.ndarray:
         """All records, as words in the memory of the segment; to be dropped before the lock is."""

@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refluid.ops.core.growing import SHARDS
+from refluid.runtime.tables.history import History
 from refluid.runtime.tables.kernels import layout, merging, optimizers, rows
 from refluid.runtime.tables.records import RecordForm
 from refluid.runtime.tables.rules import Beginning, Rule, fills_of, zeros
 from refluid.runtime.tables.segment import Segment
 
 _SEGMENTS = 4
+_AGES = 1 << 16  # how finely rows are told apart by age
+_INDEX_BYTES = 10  # that the index takes for a row, at most
 
 
 class _Kernels(NamedTuple):
@@ -65,7 +68,8 @@ class Table:
         self.segments = [Segment(self.form, self.fixed) for _ in range(count)]
         self._of_shards = np.arange(SHARDS, dtype=np.int64) % count
         self._beginning, self._fills = self.beginning.numbers(), fills_of(self.fills or [0.0] * len(self.form.slots))
-        self._rates = np.zeros(optimizers.RATES)
+        self._rule = self.rule.numbers()
+        self._history = History(self._rule)
         self._stepping = threading.Lock()
         self._kernels, self._like = _KERNELS[self.form.dtype], np.empty(0, self.form.dtype)
         if self.fixed is not None:
@@ -81,31 +85,31 @@ class Table:
 
     def read(self, ids: np.ndarray, *, creates: bool = True) -> np.ndarray:
         """The weights of rows, as of now; rows that do not exist yet are created or, on request, only computed."""
-        out = np.empty((len(ids), self.form.width), self.form.dtype)
-        rule = self.rule.numbers()
+        out, history = np.empty((len(ids), self.form.width), self.form.dtype), self._history
         for segment, places, chosen in self._parts(ids):
             with segment.lock:
                 segment.run(
-                    self._kernels.fetch, chosen, places, out, rule, self._rates, self.step, self._beginning,
-                    self._fills, creates,
+                    self._kernels.fetch, chosen, places, out, self._rule, history.rates, history.blocks, history.large,
+                    self.step, self._beginning, self._fills, creates,
                 )  # fmt: skip
         return out
 
     def begin_step(self, rate: float) -> int:
         """Begins the next update, with this learning rate; returns its number."""
         with self._stepping:
+            self._history.record(self.step + 1, rate)
             self.step += 1
-            self._rates[self.step % optimizers.RATES] = rate
             return self.step
 
     def update(self, ids: np.ndarray, grads: np.ndarray, number: int, scale: float = 1.0) -> None:
         """Updates rows with gradients, in the step that `begin_step` has begun; ids are different from each other."""
-        rule, grads = self.rule.scaled(self.rule.scale * scale).numbers(), np.ascontiguousarray(grads)
+        rule, grads, history = self._rule.copy(), np.ascontiguousarray(grads), self._history
+        rule[optimizers.SCALE] *= scale
         for segment, places, chosen in self._parts(ids):
             with segment.lock:
                 segment.run(
-                    self._kernels.push, chosen, places, grads, rule, self._rates, number, self._beginning,
-                    self._fills, True,
+                    self._kernels.push, chosen, places, grads, rule, history.rates, history.blocks, history.large,
+                    number, self._beginning, self._fills, True,
                 )  # fmt: skip
 
     def weights(self, begin: int, end: int) -> np.ndarray:
@@ -149,16 +153,52 @@ class Table:
             with segment.lock:
                 segment.run(rows.replace, chosen, np.ascontiguousarray(records[places]))
 
-    def evict(self, *, before: int = 0, norm: float = 0.0, count: float = 0.0) -> int:
-        """Gives up rows last used before a step, with a smaller norm, or seen less often; returns how many."""
+    def admit(self, *, min_count: int = 1, probability: float = 1.0) -> None:
+        """Has only some ids get rows: those that chance chooses, by the table's random key, and that were in so many
+        updates. Until then they are read as zeros."""
+        first, second, *_ = self.beginning.words
+        for segment in self.segments:
+            segment.admit(round(probability * layout.ALL_CHANCE), first << 31 ^ second, min_count)
+
+    # Room
+
+    @property
+    def row_bytes(self) -> int:
+        """The memory that a row takes, with its part of the index."""
+        return self.form.bytes + 1 + _INDEX_BYTES
+
+    def count_new(self, ids: np.ndarray) -> int:
+        """How many rows an update of these ids would add; ids are different from each other."""
+        found = 0
+        for segment, _, chosen in self._parts(ids):
+            with segment.lock:
+                found += rows.count_new(segment.control, chosen)
+        return found
+
+    def evict(self, *, before: int = 0, norm: float = 0.0, count: float = 0.0, most: int | None = None) -> int:
+        """Gives up rows last used before a step, with a smaller norm, or seen less often, at most so many; returns how
+        many."""
         if self.fixed is not None:
             raise ValueError(f"{self.name} has a fixed number of rows")
-        gone = 0
+        gone, most = 0, len(self) if most is None else most
         for segment in self.segments:
             for begin, end in slices(segment.used):
                 with segment.lock:
-                    gone += self._kernels.evict(segment.control, begin, end, before, norm, count, self._like)
+                    gone += self._kernels.evict(
+                        segment.control, begin, end, before, norm, count, most - gone, self._like
+                    )
         return gone
+
+    def evict_oldest(self, count: int) -> int:
+        """Gives up so many rows, those that were last used longest ago; returns how many."""
+        width, ages = self.step // _AGES + 1, np.zeros(_AGES, np.int64)
+        for segment in self.segments:
+            for begin, end in slices(segment.used):
+                with segment.lock:
+                    rows.count_ages(segment.control, begin, end, width, ages)
+        last = int(np.searchsorted(np.cumsum(ages), count))  # with the rows of this age there are enough
+        gone = self.evict(before=last * width, most=count)
+        return gone + self.evict(before=(last + 1) * width, most=count - gone)
 
     def decay_counts(self, factor: float) -> None:
         """Multiplies all counts, so that what was seen long ago counts less."""

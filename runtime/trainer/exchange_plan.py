@@ -37,6 +37,7 @@ class SlicedVariable:
     sparse: bool = False  # the value is selected rows
     adds: bool = False  # pushes of several steps are summed, not averaged
     ids: tuple[str, ...] = ()  # GEO tables: the variables whose ids were looked up
+    wire: np.dtype | None = None  # what rows are sent as, if not as they are
     shape: tuple[int, ...] = field(init=False)  # of the whole variable
 
     def __post_init__(self):
@@ -108,7 +109,8 @@ def read_plan(ops: Sequence[Operator]) -> ExchangePlan:
     for op in ops:
         if op.type == "send":
             sparse = bool(op.attrs.get("is_sparse"))
-            options = {"adds": bool(op.attrs.get("merge_add")), **({"sparse": True} if sparse else {})}
+            wire = {"wire": np.dtype(op.attr("wire"))} if op.attrs.get("wire") else {}
+            options = {"adds": bool(op.attrs.get("merge_add")), **({"sparse": True} if sparse else {}), **wire}
             pushes.add(op, op.input("X"), op.attr("send_varnames"), parts, **options)
             plan.averages |= bool(op.attrs.get("averages"))
             plan.geo_steps = op.attrs.get("geo_push_nums", plan.geo_steps)

@@ -62,6 +62,8 @@ def _to_host(value: Any) -> Value:
 
 def cut(variable: SlicedVariable, value: Value, suffix: str = "") -> list[tuple[str, str, Value]]:
     """Cuts a value into slices: endpoint, name there, and value of each. Dense slices are views."""
+    if variable.wire is not None and isinstance(value, Rows):
+        value = Rows(value.rows, value.values.astype(variable.wire))
     if len(variable.slices) == 1:
         (part,) = variable.slices
         return [(part.endpoint, part.name + suffix, value)]

@@ -190,7 +190,10 @@ class ServerCalls:
 
     def call(self, endpoint: str, method: str, header: Any) -> bytes:
         """Makes a call without tensors."""
-        return self._connections[endpoint].call(method, wire.encode(header), reply_timeout())
+        try:
+            return self._connections[endpoint].call(method, wire.encode(header), reply_timeout())
+        except grpc.RpcError as error:
+            raise self._refused(endpoint, error) from error
 
     def _refused(self, endpoint: str, error: grpc.RpcError) -> ServerError:
         return self._error(endpoint, error.details() or str(error))

@@ -2,7 +2,8 @@
 
 The compiler behind ``paddle.fluid``, usable without it: `refluid.to_jax` turns a program into a pure JAX function,
 `refluid.load` a saved model into a predictor, `refluid.export` into StableHLO; `refluid.shard_parameters` lets the
-devices of a data-parallel program share out its parameters.
+devices of a data-parallel program share out its parameters; `refluid.table_options` says how tables live on
+servers, and `refluid.shrink_tables` gives up rows of theirs.
 """
 
 from importlib import import_module
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
     from refluid.bridges.jax_layer import jax_layer
     from refluid.bridges.optax_optimizer import OptaxOptimizer
     from refluid.bridges.to_flax import to_flax
+    from refluid.embedding_tables import table_options
     from refluid.inference.predictor import load
     from refluid.inference.stablehlo import export
     from refluid.jax_function import to_jax
     from refluid.pytrees import from_pytree, to_pytree
+    from refluid.runtime.trainer.shrinking import shrink_tables
     from refluid.sharding import shard_parameters
 
 __version__ = "0.1.0"
@@ -28,6 +31,8 @@ __all__ = [
     "jax_layer",
     "load",
     "shard_parameters",
+    "shrink_tables",
+    "table_options",
     "to_flax",
     "to_jax",
     "to_pytree",
@@ -42,6 +47,8 @@ _HOMES = {
     "jax_layer": "refluid.bridges.jax_layer",
     "load": "refluid.inference.predictor",
     "shard_parameters": "refluid.sharding",
+    "shrink_tables": "refluid.runtime.trainer.shrinking",
+    "table_options": "refluid.embedding_tables",
     "to_flax": "refluid.bridges.to_flax",
     "to_jax": "refluid.jax_function",
     "to_pytree": "refluid.pytrees",

@@ -20,7 +20,12 @@ PRECISION = 17  # of the weights: see below
 FROZEN, COPIED = 18, 19  # how many records a snapshot that is being made has, and how many of them it has copied
 SAVED, SAVED_USED, SAVED_CAPACITY = 20, 21, 22  # records as they were when the snapshot began
 WANTED = 23  # the mark of the rows that the snapshot is of; 0 for all
-CONTROL_SIZE = 24
+CHANCE, CHANCE_KEY = 24, 25  # how many of 2^32 ids may have rows, and what chooses them
+MIN_COUNT = 26  # updates that an id must have been in before it gets a row
+SKETCH, SKETCH_MASK, SKETCH_LEFT = 27, 28, 29  # counts of ids without rows, their number - 1, and when they are halved
+CONTROL_SIZE = 30
+
+ALL_CHANCE = 1 << 32
 
 # Precisions of weights. Slots are as wide as the gradients: float32, or float64 with NATIVE weights.
 NATIVE, BFLOAT16, FLOAT16 = 0, 1, 2

@@ -1,8 +1,7 @@
-"""One step of an optimizer on one row, and the steps that a row has missed.
+"""One step of an optimizer on one row.
 
 The formulas are those of the ops of the same names (`refluid.ops.optimizer`), which update the other parameters; a test
-holds both to the same numbers. An optimizer that moves rows without a gradient, by momentum or weight decay, moves all
-rows of a table in every step. Here a row makes up for the steps it has missed when it is used next.
+holds both to the same numbers.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ SGD, MOMENTUM, ADAGRAD, DECAYED_ADAGRAD, ADADELTA, ADAM, ADAMAX, RMSPROP, FTRL, 
 # What `step` reads: the optimizer, its constants, weight decay, and what is done to gradients first.
 KIND, A, B, C, FLAG, L2, L1, SCALE, LOWEST, HIGHEST, LAZY = range(11)
 RULE_SIZE = 11
-
-RATES = 1 << 16  # the learning rates of so many steps are remembered
 
 
 @part
@@ -110,56 +107,3 @@ def decay(rule, w, g, width):
     l2, l1 = w.dtype.type(rule[L2]), w.dtype.type(rule[L1])
     for i in range(width):
         g[i] += l2 * w[i] + l1 * np.sign(w[i])
-
-
-@part
-def catch_up(rule, w, slots, width, rates, version, now, g, before):
-    """Makes up for the steps from ``version`` to ``now``, which had no gradient for the row. g, before: scratch."""
-    decays = rule[L2] != 0.0 or rule[L1] != 0.0
-    kind, number = int64(rule[KIND]), version
-    if kind == FTRL and not decays:
-        number = now - 1  # without a gradient, a row depends on the last learning rate only
-    if not decays and kind in (DECAYED_ADAGRAD, ADADELTA):
-        _let_decay(rule, slots, width, now - version)
-        return
-    while number < now:
-        number += 1
-        for i in range(width):
-            g[i], before[i] = 0.0, w[i]
-        if decays:
-            decay(rule, w, g, width)
-        step(rule, w, slots, width, g, w.dtype.type(rates[number % RATES]), number)
-        if decays:
-            continue
-        moved = False
-        for i in range(width):
-            moved |= before[i] != w[i]
-        if not moved:  # nor will it: what moves it only gets smaller
-            _let_decay(rule, slots, width, now - number)
-            return
-
-
-@part
-def _let_decay(rule, slots, width, steps):
-    """What is left of the slots after many steps without a gradient."""
-    kind, a, b, c = int64(rule[KIND]), rule[A], rule[B], rule[C]
-    if kind in (MOMENTUM, DECAYED_ADAGRAD):
-        for i in range(width):
-            slots[i] *= a**steps
-    elif kind == ADADELTA:
-        for i in range(2 * width):
-            slots[i] *= a**steps
-    elif kind == ADAM:
-        for i in range(width):
-            slots[i] *= a**steps
-            slots[width + i] *= b**steps
-    elif kind == ADAMAX:
-        for i in range(width):
-            slots[i] *= a**steps
-            slots[width + i] = slots[width + i] * b**steps + c * (1.0 - b**steps) / (1.0 - b)
-    elif kind == RMSPROP:
-        for i in range(width):
-            slots[i] *= b**steps
-            slots[width + i] *= a**steps
-            if rule[FLAG]:
-                slots[2 * width + i] *= a**steps

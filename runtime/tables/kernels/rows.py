@@ -6,12 +6,13 @@ Kernels that may run out of room return how many rows they are done with; the ca
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, float32, int64, uint8, uint16, uint32  # pyright: ignore[reportPrivateImportUsage]
+from numba import carray, float32, int64, uint8, uint32  # pyright: ignore[reportPrivateImportUsage]
 
+from refluid.runtime.tables.kernels.admission import has_arrived, is_counted_first, is_drawn, would_arrive
 from refluid.runtime.tables.kernels.beginning import fill
+from refluid.runtime.tables.kernels.halves import pack, pack_at_random, unpack
 from refluid.runtime.tables.kernels.index import AT_ONCE, add, find, find_one, free, hash_of, record_words, save
 from refluid.runtime.tables.kernels.layout import (
-    BFLOAT16,
     CAPACITY,
     CHANGED,
     CHANGED_FOR_EXPORT,
@@ -39,20 +40,10 @@ from refluid.runtime.tables.kernels.memory import (
     part,
     pointer_to,
 )
-from refluid.runtime.tables.kernels.optimizers import (
-    ADD,
-    HIGHEST,
-    KIND,
-    LOWEST,
-    RATES,
-    SCALE,
-    catch_up,
-    decay,
-    drifts,
-    step,
-)
+from refluid.runtime.tables.kernels.missed import MAP_SIZE, RATES, catch_up
+from refluid.runtime.tables.kernels.optimizers import ADD, HIGHEST, KIND, LOWEST, SCALE, decay, drifts, step
 
-_HALVES, _MARKS = np.empty(0, np.uint16), np.empty(0, np.uint8)
+_MARKS = np.empty(0, np.uint8)
 
 
 @part
@@ -70,69 +61,6 @@ def _places(control, like):
     packed = (control[WIDTH] + 1) // 2 * 4 // size  # two weights of 16 bits in a word
     slots = weights + (control[WIDTH] if control[PRECISION] == NATIVE else packed)
     return weights, slots, control[WORDS] * 4 // size
-
-
-@part
-def _unpack(control, row, weights):
-    """Copies weights of 16 bits from a record."""
-    begin = (row * control[WORDS] + control[HEADER]) * 2
-    halves = carray(pointer_to(control[RECORDS], _HALVES), (control[CAPACITY] * control[WORDS] * 2,))
-    for column in range(control[WIDTH]):
-        bits = uint32(halves[begin + column])
-        weights[column] = bits_as_float32(bits << uint32(16)) if control[PRECISION] == BFLOAT16 else _from_half(bits)
-
-
-@part
-def _pack(control, row, weights):
-    """Copies weights into a record, rounded to 16 bits."""
-    begin = (row * control[WORDS] + control[HEADER]) * 2
-    halves = carray(pointer_to(control[RECORDS], _HALVES), (control[CAPACITY] * control[WORDS] * 2,))
-    for column in range(control[WIDTH]):
-        bits = float32_as_bits(float32(weights[column]))
-        halves[begin + column] = _rounded(bits) if control[PRECISION] == BFLOAT16 else _to_half(bits)
-
-
-@part
-def _rounded(bits):
-    """The upper half of a float32, rounded to nearest, ties to even; a NaN stays one."""
-    if (bits & uint32(0x7FFFFFFF)) > uint32(0x7F800000):
-        return uint16((bits >> uint32(16)) | uint32(0x40))
-    return uint16((bits + uint32(0x7FFF) + ((bits >> uint32(16)) & uint32(1))) >> uint32(16))
-
-
-@part
-def _from_half(bits):
-    """A float16 as float32."""
-    sign, exponent, fraction = (
-        (bits & uint32(0x8000)) << uint32(16),
-        (bits >> uint32(10)) & uint32(31),
-        bits & uint32(1023),
-    )
-    if exponent == uint32(31):
-        return bits_as_float32(sign | uint32(0x7F800000) | (fraction << uint32(13)))
-    if exponent == uint32(0):
-        small = float32(fraction) * float32(2.0**-24)
-        return -small if sign else small
-    return bits_as_float32(sign | ((exponent + uint32(112)) << uint32(23)) | (fraction << uint32(13)))
-
-
-@part
-def _to_half(bits):
-    """A float32 as float16, rounded to nearest, ties to even; what is too large becomes infinite."""
-    sign, rest = (bits >> uint32(16)) & uint32(0x8000), bits & uint32(0x7FFFFFFF)
-    if rest > uint32(0x7F800000):
-        return uint16(sign | uint32(0x7E00))
-    if rest >= uint32(0x47800000):
-        return uint16(sign | uint32(0x7C00))
-    if rest < uint32(0x38800000):  # smaller than the smallest normal number: in units of 2^-24
-        value = bits_as_float32(rest) * float32(2.0**24)
-        whole = uint32(value)
-        left = value - float32(whole)
-        if left > float32(0.5) or (left == float32(0.5) and whole & uint32(1)):
-            whole += uint32(1)
-        return uint16(sign | whole)
-    rest += uint32(0xFFF) + ((rest >> uint32(13)) & uint32(1))
-    return uint16(sign | ((rest - uint32(112 << 23)) >> uint32(13)))
 
 
 @part
@@ -154,7 +82,7 @@ def _begin(control, row, id, beginning, fills, like, scratch):
         for column in range(width):
             elements[row * stride + weights + column] = scratch[column]
     else:
-        _pack(control, row, scratch)
+        pack(control, row, scratch)
     for slot in range(control[SLOTS]):
         for column in range(width):
             elements[row * stride + slots + slot * width + column] = fills[slot]
@@ -166,26 +94,41 @@ def _begin(control, row, id, beginning, fills, like, scratch):
 
 @part
 def _located(control, ids, begin, end, rows, hashes, beginning, fills, like, scratch, creates):
-    """The rows of some ids, created where there are none; how many of them there is room for."""
+    """The rows of some ids, created where there are none and may be one; how many of them there is room for."""
     find(control, ids, begin, end, rows, hashes)
     if control[INDEX] == 0 or not creates:
         return end - begin
     for i in range(end - begin):
         if rows[i] < 0:
             rows[i] = find_one(control, ids[begin + i], hashes[i])  # it may have been created just now
-        if rows[i] < 0:
+        if rows[i] < 0 and is_drawn(control, hashes[i]):
             rows[i] = _create(control, ids[begin + i], hashes[i], beginning, fills, like, scratch)
             if rows[i] < 0:
                 return i
     return end - begin
 
 
-def _fetch(control, ids, places, out, rule, rates, now, beginning, fills, creates, start):
-    """Writes the weights of rows to ``out``, row i to places[i]; rows that do not exist are created, or read as they
-    would begin. Returns how many ids are done: fewer than all if there is no room."""
-    width, count = control[WIDTH], len(ids)
+@part
+def _memo(like):
+    """A map of missed steps that is of no version yet."""
+    memo = np.empty((1, MAP_SIZE), like.dtype)
+    memo[0, MAP_SIZE - 1] = -1.0
+    return memo
+
+
+@part
+def _seed(id, now):
+    return hash_of(int64(hash_of(id)) + now)
+
+
+def _fetch(control, ids, places, out, rule, rates, blocks, large, now, beginning, fills, creates, start):
+    """Writes the weights of rows to ``out``, row i to places[i]. Rows that do not exist are created, or read as they
+    would be; those of ids that are not admitted (yet) are zeros. Returns how many ids are done: fewer than all if there
+    is no room."""
+    width, count, held = control[WIDTH], len(ids), control[SLOTS]
     rows, hashes = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.uint64)
     scratch, g, before = np.empty(width, out.dtype), np.empty(width, out.dtype), np.empty(width, out.dtype)
+    others, memo = np.empty(held * width, out.dtype), _memo(rule)
     words, (weights, slots, stride) = record_words(control), _places(control, out)
     elements, moves = _elements(control, out), drifts(rule)
     for begin in range(start, count, AT_ONCE):
@@ -194,23 +137,31 @@ def _fetch(control, ids, places, out, rule, rates, now, beginning, fills, create
         for i in range(room):
             row, target = rows[i], out[places[begin + i]]
             if row < 0:
+                if is_counted_first(control) or not is_drawn(control, hashes[i]):
+                    target[:] = 0.0
+                    continue
                 fill(target, width, ids[begin + i], beginning)
+                if moves and now > 0:
+                    for slot in range(held):
+                        others[slot * width : (slot + 1) * width] = fills[slot]
+                    catch_up(rule, target, others, width, rates, blocks, large, 0, now, g, before, memo)
                 continue
             base = row * stride
             if control[PRECISION] == NATIVE:
                 w = elements[base + weights : base + weights + width]
             else:
                 w = scratch
-                _unpack(control, row, w)
+                unpack(control, row, w)
             place = row * control[WORDS] + control[HEADER] + VERSION
-            if moves and int64(words[place]) < now:
+            version = int64(words[place])
+            if moves and version < now:
                 if not save(control, row):
                     return begin + i
-                s = elements[base + slots : base + slots + control[SLOTS] * width]
-                catch_up(rule, w, s, width, rates, int64(words[place]), now, g, before)
+                s = elements[base + slots : base + slots + held * width]
+                catch_up(rule, w, s, width, rates, blocks, large, version, now, g, before, memo)
                 words[place] = uint32(now)
                 if control[PRECISION] != NATIVE:
-                    _pack(control, row, w)
+                    pack_at_random(control, row, w, _seed(ids[begin + i], now))
             for column in range(width):
                 target[column] = w[column]
         if room < end - begin:
@@ -218,11 +169,16 @@ def _fetch(control, ids, places, out, rule, rates, now, beginning, fills, create
     return count
 
 
-def _push(control, ids, places, grads, rule, rates, now, beginning, fills, creates, start):
-    """Updates rows with gradients, that of ids[i] in row places[i], as step ``now``; returns how many are done."""
+def _push(control, ids, places, grads, rule, rates, blocks, large, now, beginning, fills, creates, start):
+    """Updates rows with gradients, that of ids[i] in row places[i], as step ``now``; returns how many are done.
+
+    Ids that get rows only after several updates are counted; the row that begins when they are enough begins without
+    the gradient, which was computed without it.
+    """
     width, count = control[WIDTH], len(ids)
     rows, hashes = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.uint64)
     scratch, g, before = np.empty(width, grads.dtype), np.empty(width, grads.dtype), np.empty(width, grads.dtype)
+    memo, first = _memo(rule), is_counted_first(control)
     words, (weights, slots, stride) = record_words(control), _places(control, grads)
     elements, moves = _elements(control, grads), drifts(rule)
     marks = carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
@@ -230,11 +186,15 @@ def _push(control, ids, places, grads, rule, rates, now, beginning, fills, creat
     scale, lowest, highest = g.dtype.type(rule[SCALE]), g.dtype.type(rule[LOWEST]), g.dtype.type(rule[HIGHEST])
     for begin in range(start, count, AT_ONCE):
         end = min(begin + AT_ONCE, count)
-        room = _located(control, ids, begin, end, rows, hashes, beginning, fills, grads, scratch, creates)
+        room = _located(control, ids, begin, end, rows, hashes, beginning, fills, grads, scratch, creates and not first)
         for i in range(room):
-            row = rows[i]
+            row, is_new = rows[i], False
             if row < 0:
-                continue
+                if not (first and is_drawn(control, hashes[i]) and has_arrived(control, hashes[i])):
+                    continue
+                row, is_new = _create(control, ids[begin + i], hashes[i], beginning, fills, grads, scratch), True
+                if row < 0:
+                    return begin + i
             if not save(control, row):
                 return begin + i
             base, source = row * stride, grads[places[begin + i]]
@@ -242,18 +202,20 @@ def _push(control, ids, places, grads, rule, rates, now, beginning, fills, creat
                 w = elements[base + weights : base + weights + width]
             else:
                 w = scratch
-                _unpack(control, row, w)
+                unpack(control, row, w)
             s = elements[base + slots : base + slots + control[SLOTS] * width]
             header = row * control[WORDS] + control[HEADER]
-            if moves and int64(words[header + VERSION]) < now - 1:
-                catch_up(rule, w, s, width, rates, int64(words[header + VERSION]), now - 1, g, before)
+            version = int64(words[header + VERSION])
+            if moves and version < now - 1:
+                catch_up(rule, w, s, width, rates, blocks, large, version, now - 1, g, before, memo)
             for column in range(width):
-                g[column] = min(max(scale * source[column], lowest), highest)
+                g[column] = 0.0 if is_new else min(max(scale * source[column], lowest), highest)
             if decays:
                 decay(rule, w, g, width)
-            step(rule, w, s, width, g, rate, now)
+            if moves or not is_new:
+                step(rule, w, s, width, g, rate, now)
             if control[PRECISION] != NATIVE:
-                _pack(control, row, w)
+                pack_at_random(control, row, w, _seed(ids[begin + i], now))
             words[header + VERSION] = uint32(now)
             words[header + COUNT] = float32_as_bits(bits_as_float32(words[header + COUNT]) + float32(1.0))
             marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
@@ -263,7 +225,8 @@ def _push(control, ids, places, grads, rule, rates, now, beginning, fills, creat
 
 
 _BATCH = f"int64(int64[::1], {IDS}, {IDS}, "
-_RULES = ", float64[::1], float64[::1], int64, float64[::1], float64[::1], boolean, int64)"
+_MAPS = "float64[:, ::1], float64[:, ::1]"
+_RULES = f", float64[::1], float64[::1], {_MAPS}, int64, float64[::1], float64[::1], boolean, int64)"
 _FETCH, _PUSH = _BATCH + "{0}[:, ::1]" + _RULES, _BATCH + VALUES + _RULES
 fetch32, fetch64 = (kernel(_FETCH.format(kind))(_fetch) for kind in ("float32", "float64"))
 push32, push64 = (kernel(_PUSH.format(kind))(_push) for kind in ("float32", "float64"))
@@ -291,7 +254,7 @@ def _set_weights(control, begin, values):
             for column in range(width):
                 elements[row * stride + weights + column] = values[i, column]
         else:
-            _pack(control, row, values[i])
+            pack(control, row, values[i])
         marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
 
 
@@ -344,14 +307,39 @@ def copy_out(control, begin, end, mark, records, rows):
     return count
 
 
-def _evict(control, begin, end, oldest, smallest, fewest, like):
+@kernel(f"int64(int64[::1], {IDS})")
+def count_new(control, ids):
+    """How many of some ids, all different, have no row and get one with their next update."""
+    rows, hashes, count = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.uint64), 0
+    for begin in range(0, len(ids), AT_ONCE):
+        end = min(begin + AT_ONCE, len(ids))
+        find(control, ids, begin, end, rows, hashes)
+        for i in range(end - begin):
+            if rows[i] < 0 and would_arrive(control, hashes[i]):
+                count += 1
+    return count
+
+
+@kernel("void(int64[::1], int64, int64, int64, int64[::1])")
+def count_ages(control, begin, end, width, ages):
+    """Counts rows from ``begin`` to ``end`` by the step they were last used in, ``width`` steps at a time."""
+    words = record_words(control)
+    for row in range(begin, end):
+        version = words[row * control[WORDS] + control[HEADER] + VERSION]
+        if version != uint32(DEAD):
+            ages[min(int64(version) // width, len(ages) - 1)] += 1
+
+
+def _evict(control, begin, end, oldest, smallest, fewest, most, like):
     """Gives up rows from ``begin`` to ``end`` that were last updated before step ``oldest``, whose weights have a norm
-    below ``smallest``, or that were counted less than ``fewest`` times; returns how many."""
+    below ``smallest``, or that were counted less than ``fewest`` times, at most so many; returns how many."""
     words, width, gone = record_words(control), control[WIDTH], 0
     elements, (weights, _, stride) = _elements(control, like), _places(control, like)
     scratch = np.empty(width, like.dtype)
     for row in range(begin, end):
         header = row * control[WORDS] + control[HEADER]
+        if gone == most:
+            break
         if words[header + VERSION] == uint32(DEAD):
             continue
         doomed = int64(words[header + VERSION]) < oldest or bits_as_float32(words[header + COUNT]) < fewest
@@ -360,7 +348,7 @@ def _evict(control, begin, end, oldest, smallest, fewest, like):
                 for column in range(width):
                     scratch[column] = elements[row * stride + weights + column]
             else:
-                _unpack(control, row, scratch)
+                unpack(control, row, scratch)
             doomed = np.sqrt(np.sum(scratch * scratch)) < smallest
         if doomed and save(control, row):
             free(control, row)
@@ -368,7 +356,7 @@ def _evict(control, begin, end, oldest, smallest, fewest, like):
     return gone
 
 
-_EVICT = "int64(int64[::1], int64, int64, int64, float64, float64, {0}[::1])"
+_EVICT = "int64(int64[::1], int64, int64, int64, float64, float64, int64, {0}[::1])"
 evict32, evict64 = (kernel(_EVICT.format(kind))(_evict) for kind in ("float32", "float64"))
 
 

@@ -166,3 +166,10 @@ def test_a_communicator_runs_between_start_and_stop(monkeypatch):
         Communicator("main")
     with pytest.raises(ValueError, match="unknown flag FLAGS_nope"):
         Communicator(fluid.default_main_program(), envs={"nope": 1}).start()
+
+
+def test_tables_are_shrunk_by_workers_that_train():
+    with pytest.raises(RuntimeError, match="must be called on a worker"):
+        make_fleet(Role.SERVER).shrink_sparse_table()
+    with pytest.raises(RuntimeError, match="no trainer of a job"):
+        make_fleet().shrink_sparse_table()

@@ -15,12 +15,18 @@ from refluid.runtime.transport.wire import pb
 from refluid.tables import as_text
 
 
+class Held:
+    """A table that grows."""
+
+    name, rows, bytes, budget, evicted = "emb", 1000, 60_000, 80_000, 7
+
+
 class World:
     """A server's state, as its metrics see it."""
 
     def __init__(self):
         self.membership, self.rounds = Membership(2, started=0.0), Rounds(2, waits=False)
-        self.metrics = ServerMetrics("127.0.0.1:6174", "async", self.membership, self.rounds, queue=())
+        self.metrics = ServerMetrics("127.0.0.1:6174", "async", self.membership, self.rounds, (), [Held()])
 
 
 def train_a_little():
@@ -44,6 +50,7 @@ def test_a_server_tells_what_it_has_done():
     assert (status["role"], status["mode"], status["round"], status["awaited"]) == ("server", "async", 2, [1])
     assert (status["bytes_received"], status["bytes_sent"]) == (1010, 3005)
     assert (status["pushes"], status["pulls"], status["exchange_ms"]) == (1, 1, {"p50": 1.5, "p99": 1.99})
+    assert status["tables"] == [{"table": "emb", "rows": 1000, "bytes": 60_000, "budget": 80_000, "evicted": 7}]
     first, second = status["trainers"]
     assert (first["joined"], first["left"], first["staleness"]) == (True, False, 2)
     assert (first["max_staleness"], first["max_lead"], status["staleness"]) == (8, 3, {"2": 1})
@@ -58,6 +65,8 @@ def test_a_server_has_the_same_for_prometheus():
         f"refluid_bytes_received_total{{{labels}}} 1010.0",
         'refluid_exchange_seconds_bucket{endpoint="127.0.0.1:6174",le="0.002",mode="async",role="server"} 1.0',
         f'refluid_staleness{{{labels},trainer="0"}} 2.0',
+        f'refluid_table_rows{{{labels},table="emb"}} 1000.0',
+        f'refluid_table_budget_bytes{{{labels},table="emb"}} 80000.0',
         f'refluid_max_staleness{{{labels},trainer="0"}} 8.0',
         f'refluid_max_lead{{{labels},trainer="0"}} 3.0',
         f'refluid_max_lead{{{labels},trainer="1"}} NaN',
@@ -77,9 +86,11 @@ def test_tables_of_servers_and_trainers():
     assert shown[0].split() == heads.split()
     assert shown[1].split() == "a:1 async 2 2.0 1.0 kB 3.0 kB 1 1 1.50 1.99 0.35 0 2 2 2 trainer 1".split()
     assert shown[2].split() == "b:2 no reply".split()
-    assert shown[4].split() == "trainer host steps last seen staleness own at most lead at most state".split()
-    assert shown[5].split()[:3] == ["0", "node7:4711", "0"] and shown[5].split()[-4:] == ["2", "8", "3", "training"]
-    assert shown[6].split() == "1 0 never 0 0 any has not joined".split()
+    assert shown[4].split() == "table server rows memory budget full evicted".split()
+    assert shown[5].split() == "emb a:1 1000 60.0 kB 80.0 kB 75% 7".split()
+    assert shown[7].split() == "trainer host steps last seen staleness own at most lead at most state".split()
+    assert shown[8].split()[:3] == ["0", "node7:4711", "0"] and shown[8].split()[-4:] == ["2", "8", "3", "training"]
+    assert shown[9].split() == "1 0 never 0 0 any has not joined".split()
 
 
 @pytest.mark.parametrize(

@@ -112,11 +112,3 @@ def test_changes_are_added():
     for _ in range(2):
         table.update(np.array([5]), np.array([[1.0, 2.0]], np.float32), table.begin_step(0.0))
     np.testing.assert_array_equal(table.read(np.array([5])), [[2.0, 4.0]])
-
-
-def test_a_row_that_was_not_touched_for_very_long_takes_no_longer_than_its_momentum():
-    table = Table("emb", RecordForm(2, slots=("Velocity",)), Rule("momentum", {"mu": 0.9}))
-    table.update(np.array([5]), np.ones((1, 2), np.float32), table.begin_step(0.1))
-    for _ in range(100_000):
-        table.begin_step(0.1)
-    np.testing.assert_allclose(table.read(np.array([5])), [[-1.0, -1.0]], rtol=1e-5)  # 0.1 / (1 - 0.9)

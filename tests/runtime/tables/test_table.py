@@ -133,19 +133,86 @@ def test_rows_come_and_go_without_the_table_growing():
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_weights_of_16_bits_are_rounded_to_nearest(precision):
-    table = Table("emb", RecordForm(7, slots=("Moment",), precision=precision), Rule("adagrad", {}))
+def test_weights_of_16_bits_that_are_set_are_rounded_to_nearest(precision):
     values = np.random.RandomState(0).randn(300, 7).astype(np.float32) * 10.0 ** np.random.RandomState(1).randint(
         -7, 5, (300, 1)
     )
     values[0] = [0.0, -0.0, 1e-30, 7e4, -7e4, np.inf, 65504]
-    copy = Table("emb", RecordForm(7, precision=precision), Rule("sgd", {}))
-    copy.update(np.arange(300), -values.astype(np.float32), copy.begin_step(1.0))
+    table = Table("emb", RecordForm(7, precision=precision, has_id=False), Rule("sgd", {}), fixed=(0, 300))
+    table.set_weights(0, values.astype(np.float32))
     dtype = np.float16 if precision == "float16" else ml_dtypes.bfloat16
     with np.errstate(over="ignore"):
         expected = values.astype(np.float32).astype(dtype).astype(np.float32)
-    np.testing.assert_array_equal(copy.read(np.arange(300)), expected)
-    assert table.form.bytes == 16 + 2 * 8 + 4 * 7 + 4  # an even number of weights, of words
+    np.testing.assert_array_equal(table.read(np.arange(300)), expected)
+    form = RecordForm(7, slots=("Moment",), precision=precision)
+    assert form.bytes == 16 + 2 * 8 + 4 * 7 + 4  # an even number of weights, of words
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_updates_that_16_bits_cannot_show_are_not_lost_on_the_whole(precision):
+    """Each of 400 updates is a tenth of the distance of two numbers near 1; rounded to nearest, none had an effect."""
+    step = 2.0 ** (-8 if precision == "bfloat16" else -11) / 10  # below 1, numbers are so far apart
+    begins, ids = Beginning(0, 1.0), any_ids(200)
+    tables = [Table("emb", RecordForm(3, precision=precision), SGD, begins) for _ in range(2)]
+    for table in tables:
+        for _ in range(400):
+            table.update(ids, np.full((len(ids), 3), step, np.float32), table.begin_step(1.0))
+    moved = 1.0 - tables[0].read(ids)
+    np.testing.assert_allclose(moved.mean(), 400 * step, rtol=0.01)
+    np.testing.assert_allclose(moved, 400 * step, rtol=0.7)
+    np.testing.assert_array_equal(*(table.read(ids) for table in tables))
+
+
+def test_chance_admits_the_same_ids_in_every_table_with_the_same_key():
+    ids, tables = any_ids(20_000), [uniform(), uniform()]
+    plain = uniform().read(ids, creates=False)
+    for table, order in zip(tables, (ids, ids[::-1]), strict=True):
+        table.admit(probability=0.25)
+        table.update(order, np.zeros((len(ids), 4), np.float32), table.begin_step(1.0))
+    one, other = (table.read(ids) for table in tables)
+    np.testing.assert_array_equal(one, other)
+    admitted = one.any(1)
+    assert 0.24 < admitted.mean() < 0.26 and len(tables[0]) == admitted.sum()
+    np.testing.assert_array_equal(one[admitted], plain[admitted])
+
+
+def test_an_id_gets_a_row_with_the_nth_update():
+    table, ids = uniform(), any_ids(5000)
+    table.admit(min_count=3)
+    ones, begins = np.ones((len(ids), 4), np.float32), uniform().read(ids, creates=False)
+    for expected in (0, 0, len(ids)):
+        assert not table.read(ids, creates=False).any()  # reading does not count
+        assert table.count_new(ids) == expected
+        table.update(ids, ones, table.begin_step(1.0))
+        assert len(table) == expected
+    np.testing.assert_array_equal(table.read(ids), begins)  # without the gradients before
+    table.update(ids, ones, table.begin_step(1.0))
+    np.testing.assert_array_equal(table.read(ids), begins - 1.0)
+    assert table.count_new(ids) == 0
+
+
+def test_counts_of_ids_without_rows_take_bounded_memory_and_age():
+    table = Table("emb", RecordForm(1), SGD)
+    table.admit(min_count=2)
+    before, ones = table.bytes, np.ones((100_000, 1), np.float32)
+    table.update(any_ids(100_000), ones, table.begin_step(1.0))
+    assert table.bytes == before and len(table) == 0
+    (segment, *_) = table.segments
+    segment.control[layout.SKETCH_LEFT] = 1
+    seen = segment._sketch.as_array(np.uint8).sum()
+    table.update(np.arange(1000), ones[:1000], table.begin_step(1.0))
+    assert segment._sketch.as_array(np.uint8).sum() < 0.1 * seen
+    assert len(table) < 10
+
+
+def test_the_oldest_rows_are_given_up_first():
+    table = Table("emb", RecordForm(1), SGD)
+    for step in range(20):
+        table.update(np.arange(100) + 100 * step, np.ones((100, 1), np.float32), table.begin_step(1.0))
+    assert table.evict_oldest(250) == 250 and len(table) == 1750
+    assert not table.read(np.arange(200), creates=False).any()
+    assert table.read(np.arange(300, 2000), creates=False).all()
+    assert table.evict_oldest(10_000) == 1750
 
 
 def test_a_table_of_fixed_height_finds_rows_by_their_number():

@@ -85,6 +85,7 @@ _exchanged(
     sparse_grad_to_param=(),
     dc_asgd=False,
     slices=(),
+    table_options=(),
 )
 _exchanged("server_sum", "X", "Out", key="")
 

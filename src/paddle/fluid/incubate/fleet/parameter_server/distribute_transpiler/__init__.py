@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import refluid
 from paddle.fluid import io
 from paddle.fluid.communicator import Communicator
 from paddle.fluid.compiler import CompiledProgram
@@ -171,6 +172,16 @@ class DistributedTranspiler(Fleet):
         _check_saving("save_persistables", executor, main_program)
         program = self._program("save_persistables") if main_program is None else main_program
         return io.save_persistables(executor, dirname, program)
+
+    # Tables
+
+    def shrink_sparse_table(self) -> None:
+        """Has servers give up rows of tables by their `refluid.table_options`. Call it on one worker only.
+
+        The name is that of pslib's fleet.
+        """
+        self._check_role("shrink_sparse_table", "worker")
+        refluid.shrink_tables()
 
 
 class TranspilerOptimizer(DistributedOptimizer):
