@@ -96,10 +96,19 @@ def sigmoid_cross_entropy_with_logits(
 
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """Computes (input - label)^2 element-wise."""
+    """Computes (input - label)^2 element-wise.
+
+    Raises:
+      ValueError: the difference would be larger than both, as with [N, 1] and [N]. Real Fluid trains on all pairs.
+    """
     require_floating("square_error_cost", input=input, label=label)
     helper = LayerHelper("square_error_cost", input=input)
     difference = append_output(helper, {"X": input, "Y": label}, input.dtype, op_type="elementwise_sub")
+    if difference.shape not in (input.shape, label.shape):
+        raise ValueError(
+            f"square_error_cost: input {input.name} {list(input.shape)} and label {label.name} {list(label.shape)} "
+            f"would be compared in all pairs, as {list(difference.shape)}; reshape one of them"
+        )
     return append_output(helper, {"X": difference}, input.dtype, op_type="square")
 
 

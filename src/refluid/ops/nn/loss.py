@@ -13,6 +13,7 @@ from jax.lax import stop_gradient
 
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
+from refluid.ops.core.shapes import column_of, require_rows_like, require_same_shape
 from refluid.ops.core.values import as_ids
 
 
@@ -26,6 +27,7 @@ from refluid.ops.core.values import as_ids
 )
 def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma=1.0):
     """Row sums of 0.5 (sigma d)^2 where |d| < 1 / sigma^2, else |d| - 0.5 / sigma^2, with d = (x - y) * inside."""
+    require_same_shape(X=x, Y=y, InsideWeight=inside_weight, OutsideWeight=outside_weight)
     diff = x - y if inside_weight is None else (x - y) * inside_weight
     sharpness = sigma * sigma
     size = jnp.abs(diff)
@@ -38,6 +40,7 @@ def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma=1.0):
 @op("huber_loss", inputs="X Y", outputs="Residual Out", differentiable="X Y", row_wise=True)
 def huber_loss(x, y, *, delta):
     """0.5 r^2 where |r| <= delta, else delta * (|r| - 0.5 delta), with r = y - x."""
+    require_same_shape(X=x, Y=y)
     residual = y - x
     size = jnp.abs(residual)
     return stop_gradient(residual), jnp.where(size <= delta, 0.5 * residual * residual, delta * (size - 0.5 * delta))
@@ -46,6 +49,7 @@ def huber_loss(x, y, *, delta):
 @op("modified_huber_loss", inputs="X Y", outputs="IntermediateVal Out", differentiable="X", row_wise=True)
 def modified_huber_loss(x, y):
     """max(0, 1 - m)^2 where m >= -1, else -4 m, with the margin m = x * (2 y - 1)."""
+    require_same_shape(X=x, Y=y)
     margin = x * (2 * y - 1)
     return stop_gradient(margin), jnp.where(margin < -1, -4 * margin, jax.nn.relu(1 - margin) ** 2)
 
@@ -53,12 +57,14 @@ def modified_huber_loss(x, y):
 @op("hinge_loss", inputs="Logits Labels", outputs="Loss", differentiable="Logits", row_wise=True)
 def hinge_loss(logits, labels):
     """max(0, 1 - logits * (2 labels - 1))."""
+    require_same_shape(Logits=logits, Labels=labels)
     return jax.nn.relu(1 - logits * (2 * labels - 1))
 
 
 @op("log_loss", inputs="Predicted Labels", outputs="Loss", differentiable="Predicted", row_wise=True)
 def log_loss(predicted, labels, *, epsilon):
     """-labels * log(predicted + epsilon) - (1 - labels) * log(1 - predicted + epsilon)."""
+    require_same_shape(Predicted=predicted, Labels=labels)
     # The maximum changes nothing; without it XLA adds epsilon to 1 first and loses most of its digits.
     others = jnp.maximum(1 - predicted, -1.0)
     return -labels * jnp.log(predicted + epsilon) - (1 - labels) * jnp.log(others + epsilon)
@@ -67,6 +73,7 @@ def log_loss(predicted, labels, *, epsilon):
 @op("bce_loss", inputs="X Label", outputs="Out", differentiable="X", row_wise=True)
 def bce_loss(x, label):
     """-label * log(x) - (1 - label) * log(1 - x), each logarithm at least -100."""
+    require_same_shape(X=x, Label=label)
     return -label * jnp.maximum(jnp.log(x), -100.0) - (1 - label) * jnp.maximum(jnp.log1p(-x), -100.0)
 
 
@@ -86,6 +93,7 @@ def bce_loss_grad(x, label, out_grad):
 )
 def kldiv_loss(x, target, *, reduction="mean"):
     """target * (log(target) - x) where target > 0, else 0; x holds log probabilities."""
+    require_same_shape(X=x, Target=target)
     positive = target > 0
     loss = jnp.where(positive, target * (jnp.log(jnp.where(positive, target, 1.0)) - x), 0.0)
     if reduction == "none":
@@ -99,6 +107,7 @@ def kldiv_loss(x, target, *, reduction="mean"):
 @op("squared_l2_distance", inputs="X Y", outputs="sub_result Out", differentiable="X Y", row_wise=True)
 def squared_l2_distance(x, y):
     """Row sums of (x - y)^2; a one-row y is compared with every row of x."""
+    require_rows_like(x, y)
     difference = x.reshape(x.shape[0], -1) - y.reshape(y.shape[0], -1)
     return stop_gradient(difference), (difference * difference).sum(1, keepdims=True)
 
@@ -117,6 +126,7 @@ def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound=15.0, soft_max_l
 
     One number encodes both: -2 no click, -1 click, score in [0, 1) no click and a score, 1 + score click and a score.
     """
+    require_same_shape(X=x, Label=label)
     clicked, score = _click_and_score(label)
     logistic = jax.nn.softplus(x)
     student = logistic - x * clicked
@@ -147,7 +157,7 @@ def _click_and_score(label):
 def center_loss(x, label, centers, rate, *, cluster_num, need_update=True):
     """0.5 |x - centers[label]|^2 for each row; the centers move towards the rows of their class."""
     require_in_range(label, cluster_num, slot="Label")
-    label = as_ids(label).reshape(-1)
+    label = column_of("Label", as_ids(label), x.shape[0]).reshape(-1)
     difference = x - centers[label]
     loss = 0.5 * (difference * difference).reshape(x.shape[0], -1).sum(1, keepdims=True)
     if need_update:

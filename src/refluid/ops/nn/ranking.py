@@ -9,19 +9,23 @@ import jax.numpy as jnp
 
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
+from refluid.ops.core.shapes import column_of, require_same_shape
 from refluid.ops.core.values import as_ids
 
 
 @op("rank_loss", inputs="Label Left Right", outputs="Out", differentiable="Left Right", lod=None, row_wise=True)
 def rank_loss(label, left, right):
-    """log(1 + exp(left - right)) - label * (left - right)."""
+    """log(1 + exp(left - right)) - label * (left - right), in the shape of the label."""
+    rows = label.shape[0]
+    marks, left, right = column_of("Label", label, rows), column_of("Left", left, rows), column_of("Right", right, rows)
     difference = left - right
-    return jax.nn.softplus(difference) - label * difference
+    return (jax.nn.softplus(difference) - marks * difference).reshape(label.shape)
 
 
 @op("margin_rank_loss", inputs="Label X1 X2", outputs="Activated Out", differentiable="X1 X2", lod=None, row_wise=True)
 def margin_rank_loss(label, x1, x2, *, margin=0.0):
     """max(0, -label * (x1 - x2) + margin), and a mask of where it is positive."""
+    require_same_shape(Label=label, X1=x1, X2=x2)
     out = jax.nn.relu(-label * (x1 - x2) + margin)
     return (out > 0).astype(out.dtype), out
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from refluid.ops.core import noise
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
+from refluid.ops.core.shapes import column_of, require_as_many_rows
 from refluid.ops.core.values import SelectedRows, as_ids
 
 _UNIFORM, _LOG_UNIFORM, _CUSTOM = 0, 1, 2
@@ -73,7 +74,7 @@ def nce(
     is_true = jnp.arange(labels.shape[1]) < label.shape[1]
     costs = jnp.log(found + expected) - jnp.log(jnp.where(is_true, found, expected))
     if sample_weight is not None:
-        costs = costs * sample_weight.reshape(-1, 1)
+        costs = costs * column_of("SampleWeight", sample_weight, input.shape[0])
     return costs.sum(1, keepdims=True), found, labels
 
 
@@ -155,6 +156,7 @@ def hierarchical_sigmoid(x, w, label, table=None, code=None, bias=None, *, num_c
 
     PreOut holds log(1 + exp(score)) of each step. Steps past the end of a short path cost log(2), as in Fluid.
     """
+    require_as_many_rows(X=x, Label=label, PathTable=table, PathCode=code)
     if table is None:
         require_in_range(label, num_classes, slot="Label")
     nodes, bits = _path(label, table, code, num_classes, w.shape[0])
@@ -215,6 +217,7 @@ def sample_logits(
     key,
 ):
     """The logits of the labels and of sampled classes, minus the log probability of sampling each."""
+    require_as_many_rows(Logits=logits, Labels=labels)
     require_in_range(labels, logits.shape[1], slot="Labels")
     labels = as_ids(labels)
     count = labels.shape[1]

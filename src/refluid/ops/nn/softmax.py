@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import has_columns, not_along_rows
+from refluid.ops.core.shapes import require_same_shape
 from refluid.ops.core.values import as_ids
 
 # Fluid's lower bound on the argument of exp(), so that no probability is exactly zero.
@@ -80,7 +81,9 @@ def softmax_with_cross_entropy_grad(label, probabilities, loss_grad, *, soft_lab
 def cross_entropy(x, label, *, soft_label=False, ignore_index=-100):
     """-log(x)[label] over the last dim, for probabilities x; an infinite logarithm counts as 1e20."""
     if soft_label:
+        require_same_shape(X=x, Label=label)
         return -(label * _bounded_log(x)).sum(-1, keepdims=True)
+    _check_hard_label(x, label)
     require_in_range(label, x.shape[-1], slot="Label", ignore=ignore_index)
     label = as_ids(label)
     loss = -_bounded_log(_pick(x, _column(label, x), ignore_index, -1)).reshape(label.shape)
@@ -98,6 +101,7 @@ def cross_entropy_grad(x, label, y_grad, *, soft_label=False, ignore_index=-100)
 @op("cross_entropy2", inputs="X Label", outputs="Y MatchX XShape", differentiable="X", row_wise=has_columns())
 def cross_entropy2(x, label, *, ignore_index=-100):
     """cross_entropy with hard labels that keeps the picked probabilities for its gradient."""
+    _check_hard_label(x, label)
     require_in_range(label, x.shape[-1], slot="Label", ignore=ignore_index)
     label = as_ids(label)
     ignored = label == ignore_index
@@ -121,6 +125,7 @@ def cross_entropy2_grad(label, match, x_shape, y_grad, *, ignore_index=-100):
 )
 def sigmoid_cross_entropy_with_logits(x, label, *, ignore_index=-100, normalize=False):
     """-label * log(sigmoid(x)) - (1 - label) * log(1 - sigmoid(x)), elementwise."""
+    require_same_shape(X=x, Label=label)
     counted = label != ignore_index
     loss = jnp.where(counted, jax.nn.softplus(x) - x * label, 0.0)
     if normalize:
@@ -158,6 +163,11 @@ def _hard_label_grad(shape, label, match, y_grad, ignore_index):
     at_label = jnp.where(label == ignore_index, 0.0, -y_grad / match)
     places = jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1)
     return jnp.where(places == label.astype(jnp.int32), at_label, 0.0)
+
+
+def _check_hard_label(x, label):
+    if label.shape not in (x.shape[:-1], (*x.shape[:-1], 1)):
+        raise ValueError("Label must have the shape of X with 1 as its last dim, or without that dim")
 
 
 def _check_label(logits, label, soft_label, axis):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import op
+from refluid.ops.core.shapes import require_as_many_rows, require_rows_like
 
 # Lower bound on norms, so that the cosine with a row of zeros is 0.
 _SMALLEST_NORM = 1e-4
@@ -15,6 +16,7 @@ _SMALLEST_NORM = 1e-4
 @op("cos_sim", inputs="X Y", outputs="Out XNorm YNorm", differentiable="X Y", row_wise=True)
 def cos_sim(x, y):
     """The cosine between rows of x and rows of y; a one-row y is compared with every row of x."""
+    require_rows_like(x, y)
     x_rows, y_rows = x.reshape(x.shape[0], -1), y.reshape(y.shape[0], -1)
     x_norm, y_norm = _norm(x_rows), _norm(y_rows)
     cosine = (x_rows * y_rows).sum(1, keepdims=True) / (x_norm * y_norm)
@@ -37,6 +39,7 @@ def _norm_jvp(primals, tangents):
 @op("bilinear_tensor_product", inputs="X Y Weight Bias?", outputs="Out", row_wise=True)
 def bilinear_tensor_product(x, y, weight, bias=None):
     """x^T weight[k] y + bias[k] for each k."""
+    require_as_many_rows(X=x, Y=y)
     out = jnp.einsum("ni,kij,nj->nk", x, weight, y)
     return out if bias is None else out + bias.reshape(1, -1)
 
