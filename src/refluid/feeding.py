@@ -110,10 +110,10 @@ def check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> Non
                 f"expected {expected}{list(variable.shape)}, got {value.dtype}{list(value.shape)}",
                 f"convert the array with .astype('{expected}')",
             )
-        if variable.need_check_feed and not _fits(value.shape, variable):
+        if variable.need_check_feed and not _fits(_real_shape(value), variable):
             raise FeedError(
                 name,
-                f"expected shape {list(variable.shape)}, got {list(value.shape)}",
+                f"expected shape {list(variable.shape)}, got {list(_real_shape(value))}",
                 "a dim of -1 takes any size; the batch comes first",
             )
 
@@ -137,13 +137,18 @@ def _accepts(variable: Variable, expected: np.dtype, given: np.dtype) -> bool:
 def with_feed_hint(error: OpError, block: Block, names: Sequence[str], values: Sequence[Any]) -> OpError:
     """Adds a hint to an op's error about feeds of another shape than declared, which ``layers.data`` allows."""
     odd = [
-        f"{name} was declared {list(block.vars[name].shape)} and fed {list(value.shape)}"
+        f"{name} was declared {list(block.vars[name].shape)} and fed {list(_real_shape(value))}"
         for name, value in zip(names, values, strict=True)
-        if not _fits(value.shape, block.vars[name])
+        if not _fits(_real_shape(value), block.vars[name])
     ]
     if not odd or error.hint or type(error) is not OpError:
         return error
     return OpError(error.op_type, error.problem, error.arguments, error.attrs, error.written_at, "; ".join(odd))
+
+
+def _real_shape(value: Any) -> tuple[int, ...]:
+    """The shape of what was fed, without the padding of sequences."""
+    return (int(value.rows), *value.shape[1:]) if isinstance(value, Ragged) else value.shape
 
 
 def _fits(shape: Sequence[int], variable: Variable) -> bool:

@@ -68,12 +68,15 @@ class ScopeVariable:
         if isinstance(holder, LoDTensor):
             return holder.value
         if isinstance(holder, SelectedRowsTensor):
-            return SelectedRows(to_device(holder._rows), holder.get_tensor().value, holder.height())
+            values = holder.get_tensor().value
+            return None if values is None else SelectedRows(to_device(holder._rows), values, holder.height())
         return holder
 
     @value.setter
     def value(self, value: Any) -> None:
-        if isinstance(value, SelectedRows):
+        if isinstance(value, SelectedRows) and isinstance(self.holder, SelectedRowsTensor):
+            self.holder.hold(value)  # users may keep it, and a step frees the arrays it held
+        elif isinstance(value, SelectedRows):
             self.holder = SelectedRowsTensor.of(value)
         elif isinstance(value, LoDTensor | SelectedRowsTensor | LoDTensorArray):
             self.holder = value

@@ -231,12 +231,18 @@ class SelectedRowsTensor:
 
     @classmethod
     def of(cls, value: SelectedRows) -> SelectedRowsTensor:
-        """Converts a computed value, dropping entries that stand for no row."""
+        """Converts a computed value."""
+        tensor = cls()
+        tensor.hold(value)
+        return tensor
+
+    def hold(self, value: SelectedRows) -> None:
+        """Takes over a computed value, dropping entries that stand for no row."""
         rows = np.asarray(value.rows)
         used = rows < value.height
-        tensor = cls(rows[used], value.height)
-        tensor.get_tensor().value = value.values if used.all() else np.asarray(value.values)[used]
-        return tensor
+        self.set_rows(rows[used])
+        self.set_height(value.height)
+        self._tensor.value = value.values if used.all() else np.asarray(value.values)[used]
 
     def rows(self) -> list[int]:
         return self._rows.tolist()

@@ -247,4 +247,5 @@ def to_tensor(value: Ragged) -> LoDTensor:
         levels.append(level)
         count = int(level[-1])
     # Not by set_lod: an empty result, as when a mask picks no sequence, has a LoD that users must not feed.
-    return LoDTensor.of(np.asarray(value.data)[:count].copy(), tuple(levels[value.hidden :]))
+    shown = max(count or 0, value.least)
+    return LoDTensor.of(np.asarray(value.data)[:shown].copy(), tuple(levels[value.hidden :]))

@@ -28,7 +28,7 @@ from refluid.lowering.pieces import Binding, Count, Holder, Options, Run, StepPi
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Staging, unstaged
 from refluid.meshes import MeshTarget, Replicas
-from refluid.ops.core.values import SelectedRows
+from refluid.tensors import SelectedRowsTensor
 from refluid.places import Place
 from refluid.scope import Scope
 
@@ -258,4 +258,4 @@ def _holder(scope: Scope, block: Block, name: str) -> Holder:
     is_tensor = described is None or described.type == VarType.LOD_TENSOR
     if variable.holder is None and is_tensor:
         return variable.get_tensor()
-    return variable if isinstance(variable.value, SelectedRows) or not is_tensor else variable.get_tensor()
+    return variable if isinstance(variable.holder, SelectedRowsTensor) or not is_tensor else variable.get_tensor()

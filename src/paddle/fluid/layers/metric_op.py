@@ -55,7 +55,7 @@ def auc(
     helper = LayerHelper("auc", input=input)
     area, batch_area = (helper.create_variable_for_type_inference("float64") for _ in range(2))
     buckets = num_thresholds + 1
-    shapes = ([(1 + slide_steps) * buckets + 1], [1, buckets])
+    shapes = ([(1 + slide_steps) * buckets + 1] if slide_steps else [1, buckets], [1, buckets])
     states = [
         helper.create_global_variable(persistable=True, dtype="int64", shape=shape)
         for shape in shapes

@@ -39,7 +39,9 @@ def _picked(items: Any, places: np.ndarray) -> Any:
 
 
 def _item_mask(mask: Any, count: int) -> np.ndarray:
-    holds = np.asarray(mask).reshape(-1).astype(bool)
+    holds = np.asarray(mask).reshape(-1)
+    if holds.dtype != bool:
+        raise TypeError(f"Mask must be bool, not {holds.dtype}")
     if holds.size != count:
         raise ValueError(f"the mask has {holds.size} elements for {count} rows or sequences")
     return holds

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from refluid.errors import UnknownOpError
+from refluid.ops.core.values import SelectedRows
 
 GRAD_SUFFIX = "@GRAD"
 EMPTY = "@EMPTY@"  # the name of an output that is not needed
@@ -263,7 +264,7 @@ def elementwise_ops(rules: dict[str, Callable[..., Any]], **options: Any) -> Non
 
 def _unary(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x):
-        return function(x)
+        return x.map_values(function) if isinstance(x, SelectedRows) else function(x)
 
     rule.__doc__ = (function.__doc__ or "").split("\n")[0]
     return rule

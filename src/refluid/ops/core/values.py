@@ -61,7 +61,7 @@ def _sorted_rows(rows: Any, height: int) -> tuple[Any, Any]:
     return packed >> 32, packed & 0xFFFFFFFF
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest", "hidden"])
+@partial(jax.tree_util.register_dataclass, data_fields=["data", "offsets"], meta_fields=["longest", "hidden", "least"])
 @dataclass(frozen=True)
 class Ragged:
     """Packed sequences: rows and, for each LoD level, the offsets of its sequences.
@@ -70,13 +70,15 @@ class Ragged:
     may be padded, so that other lengths need no recompilation: ``data`` may have rows after the last offset (copies of
     a real row), and an inner level may repeat its last offset (empty sequences after the last real one). ``longest``
     bounds the length of the last level's sequences; it is a Python integer, so it can bound loops. Fluid does not see
-    the first ``hidden`` levels: they only count how much of the level below is real.
+    the first ``hidden`` levels: they only count how much of the level below is real. Users are shown at least ``least``
+    rows, even if all sequences are empty.
     """
 
     data: Any
     offsets: tuple[Any, ...]
     longest: int
     hidden: int = 0
+    least: int = 0
 
     @property
     def dtype(self):

@@ -94,7 +94,15 @@ def lookup_table_dequant(ids, w, *, padding_idx=_NO_PADDING):
     return smallest + (largest - smallest) / 256 * quantised.astype(w.dtype)
 
 
-@op("merge_selected_rows", inputs="X", outputs="Out", grad=None, sparse_outputs=lambda attrs: {"Out"}, slices="rows")
+@op(
+    "merge_selected_rows",
+    inputs="X",
+    outputs="Out",
+    grad=None,
+    infer=described_like("X"),
+    sparse_outputs=lambda attrs: {"Out"},
+    slices="rows",
+)
 def merge_selected_rows(x):
     """x with each row once, in order. Freed entries hold no row and zeros, as shapes must not depend on values."""
     return x.merged() if isinstance(x, SelectedRows) else x
@@ -104,10 +112,23 @@ def merge_selected_rows(x):
 _as_high_as_x = described_like("X", lambda x: ShapeDtype(x.shape, x.dtype))
 
 
-@op("get_tensor_from_selected_rows", inputs="X", outputs="Out", grad=None, infer=_as_high_as_x, slices="rows")
+@op(
+    "get_tensor_from_selected_rows",
+    inputs="X",
+    outputs="Out",
+    grad=None,
+    infer=_as_high_as_x,
+    lod="aware",
+    slices="rows",
+)
 def get_tensor_from_selected_rows(x):
-    """The values of the stored rows, as a tensor."""
-    return x.values if isinstance(x, SelectedRows) else x
+    """The values of the stored rows, as a tensor; entries that hold no row become its padding."""
+    if not isinstance(x, SelectedRows):
+        return x
+    held = x.rows < x.height
+    before = jnp.cumsum(held, dtype=jnp.int32)
+    rows = jnp.zeros_like(x.values).at[jnp.where(held, before - 1, held.size)].set(x.values, mode="drop")
+    return Ragged(rows, (jnp.stack([jnp.int32(0), held.sum(dtype=jnp.int32)]),), held.size, hidden=1)
 
 
 @op("cvm", inputs="X CVM", outputs="Y", differentiable="X", row_wise=True)
@@ -125,13 +146,24 @@ def cvm_grad(x, show_click, y_grad, *, use_cvm=True):
     return jnp.concatenate([show_click.astype(y_grad.dtype), y_grad[:, 2:] if use_cvm else y_grad], 1)
 
 
-@op("add_position_encoding", inputs="X", outputs="Out")
+@op("add_position_encoding", inputs="X", outputs="Out", lod="aware")
 def add_position_encoding(x, *, alpha=1.0, beta=1.0):
-    """alpha * x + beta * encoding: sines, then cosines, of the position at decreasing frequencies."""
+    """alpha * x + beta * encoding: sines, then cosines, of the position at decreasing frequencies.
+
+    Positions count from the beginning of each sequence, or along dim 1 of a batch.
+    """
+    if isinstance(x, Ragged):
+        if x.ndim != 2 or x.levels != 1 or x.shape[1] % 2:
+            raise ValueError("X must have one level of sequences of rows, with an even number of columns")
+        encoding = _position_encoding(x.positions(), x.shape[1], x.dtype)
+        return x.with_data(alpha * x.data + beta * encoding)
     if x.ndim != 3 or x.shape[2] % 2:
-        raise ValueError("X must have the shape [batch, length, size] with an even size")
-    half = x.shape[2] // 2
-    positions = jnp.arange(x.shape[1], dtype=x.dtype)[:, None]
-    exponents = jnp.arange(half, dtype=x.dtype) / (half - 1) if half > 1 else jnp.ones(1, x.dtype)
-    angles = positions / jnp.power(jnp.asarray(10000.0, x.dtype), exponents)
-    return alpha * x + beta * jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], 1)
+        raise ValueError("X must have the shape [batch, length, size] with an even size, or be sequences of rows")
+    return alpha * x + beta * _position_encoding(jnp.arange(x.shape[1]), x.shape[2], x.dtype)
+
+
+def _position_encoding(positions, size, dtype):
+    half = size // 2
+    exponents = jnp.arange(half, dtype=dtype) / (half - 1) if half > 1 else jnp.ones(1, dtype)
+    angles = positions.astype(dtype)[:, None] / jnp.power(jnp.asarray(10000.0, dtype), exponents)
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], 1)

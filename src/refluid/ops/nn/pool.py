@@ -26,12 +26,17 @@ MANY = 256  # window elements; beyond this, one op per element makes programs to
 
 
 def _window(dims, ksize, strides, paddings, padding_algorithm, ceil_mode) -> Window:
-    """The window, padded so that its last position fits."""
+    """The window, padded so that its last position fits.
+
+    As in C, the number of positions is rounded towards zero, so that a window which is larger than the padded image, by
+    less than a stride, still has one.
+    """
     if len(ksize) != len(dims) or len(strides) != len(dims):
         raise ValueError(f"ksize {list(ksize)} and strides {list(strides)} must hold {len(dims)} numbers each")
     pads = explicit_pads(paddings, padding_algorithm, dims, ksize, strides)
     sides = zip(dims, ksize, strides, pads, strict=True)
-    positions = tuple((n + low + high - k + (s - 1 if ceil_mode else 0)) // s + 1 for n, k, s, (low, high) in sides)
+    room = [n + low + high - k + (s - 1 if ceil_mode else 0) for n, k, s, (low, high) in sides]
+    positions = tuple(int(free / s) + 1 for free, s in zip(room, strides, strict=True))
     if min(positions) <= 0:
         raise ValueError(f"a window of {list(ksize)} does not fit into {list(dims)} with padding {list(pads)}")
     return Window(tuple(ksize), tuple(strides), (1,) * len(dims), pads).fitted(dims, positions)

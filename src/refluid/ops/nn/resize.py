@@ -7,6 +7,7 @@ The gradient applies the transposed matrix. Both are gathers if rows are short a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,6 +72,29 @@ def _interpolate(x: Any, matrix: np.ndarray, axis: int) -> Any:
 
     apply.defvjp(lambda x: (apply(x), None), lambda _, gradient: (_multiply(matrix.T, gradient, axis),))
     return apply(x)
+
+
+def _rounded_down(x: Any, axes: Sequence[int], found: Sequence[tuple[np.ndarray, np.ndarray]]) -> Any:
+    """Integers interpolated in float32. Products are added in Fluid's order: rounding down shows the last digit.
+
+    XLA would fuse products and sums, and round once; through float64, every result is rounded to float32.
+    """
+    total: Any = jnp.zeros((), jnp.float64)
+    count = found[0][0].shape[1]
+    for chosen in itertools.product(range(count), repeat=len(axes)):
+        chosen = chosen if len(axes) == 3 else chosen[::-1]  # down the columns of an image, along the rows of a volume
+        part = x
+        for axis, (places, _), i in zip(axes, found, chosen, strict=True):
+            part = jnp.take(part, places[:, i], axis)
+        for axis, (_, weights), i in zip(axes, found, chosen, strict=True):
+            along = [-1 if each == axis else 1 for each in range(x.ndim)]
+            part = _as_float32(part.astype(jnp.float64) * weights[:, i].astype(np.float64).reshape(along))
+        total = _as_float32(total + part)
+    return total.astype(x.dtype)
+
+
+def _as_float32(x: Any) -> Any:
+    return x.astype(jnp.float32).astype(jnp.float64)
 
 
 def _multiply(matrix: np.ndarray, x: Any, axis: int) -> Any:
@@ -147,6 +171,9 @@ def _register(type: str, rank: int, taps: Taps, meaning: str) -> None:
             scale = float(np.ravel(scale_tensor)[0])
         sizes = [x.shape[axis] for axis in axes]
         out_sizes = _out_sizes(sizes, _wanted(out_d, out_h, out_w, len(axes)), out_size, size_tensors, scale)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            found = [taps(*each, align_corners, align_mode) for each in zip(sizes, out_sizes, strict=True)]
+            return _rounded_down(x, axes, found)
         for axis, size, wanted in zip(axes, sizes, out_sizes, strict=True):
             if size != wanted:
                 x = _interpolate(x, _matrix(*taps(size, wanted, align_corners, align_mode), size), axis)

@@ -8,14 +8,30 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from refluid.ops.core.checks import require
 from refluid.ops.core.registry import op
+from refluid.ops.core.values import SelectedRows
 from refluid.ops.optimizer.sparse_update import add_gradient, dense_gradient, like
 
 
 @op("sgd", inputs="Param Grad LearningRate", outputs="ParamOut", grad=None, slices="rows")
 def sgd(param, grad, learning_rate):
-    """param - learning_rate * grad."""
+    """param - learning_rate * grad. A parameter of SelectedRows must have every row of the gradient."""
+    if isinstance(param, SelectedRows):
+        return _step_of_rows(param, grad, like(learning_rate, param.values))
     return add_gradient(param, grad, -like(learning_rate, param))
+
+
+def _step_of_rows(param, grad, rate):
+    if not isinstance(grad, SelectedRows):
+        raise ValueError("Param is SelectedRows, so Grad must be, too")
+    order = jnp.argsort(param.rows)
+    place = jnp.minimum(jnp.searchsorted(param.rows[order], grad.rows), param.rows.size - 1)
+    place = order[place]
+    held = param.rows[place] == grad.rows
+    require(held | (grad.rows == grad.height), "Param does not hold every row of Grad")
+    place = jnp.where(held, place, param.rows.size)
+    return param.map_values(lambda values: values.at[place].add(-rate * grad.values, mode="drop"))
 
 
 @op("momentum", inputs="Param Grad Velocity LearningRate", outputs="ParamOut VelocityOut", grad=None, slices="rows")

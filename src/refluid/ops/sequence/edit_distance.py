@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -84,7 +85,10 @@ def ctc_align(ids, length=None, *, blank=0, merge_repeated=True, padding_value=0
     if merge_repeated:
         before = jnp.concatenate([flat[:1], flat[:-1]])
         kept &= (ids.positions() == 0) | (flat != before)
-    return keep_rows(ids, kept), None
+    rows = keep_rows(ids, kept)
+    # If nothing is left, Fluid shows a single -1 that belongs to no sequence.
+    nothing = jnp.full_like(rows.data, -1)
+    return replace(rows, data=jnp.where(rows.rows == 0, nothing, rows.data), least=1), None
 
 
 def _align_padded(ids: Any, lengths: Any, blank: int, merge_repeated: bool, padding_value: int) -> tuple[Any, Any]:

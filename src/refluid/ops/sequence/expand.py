@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from refluid.ops.core.checks import require, require_in_range
 from refluid.ops.core.infer import Described, ShapeDtype, described_like
 from refluid.ops.core.registry import op
+from refluid.ops.core.shapes import require_as_many_rows
 from refluid.ops.core.values import Ragged, last_at_most, plain
 from refluid.ops.sequence.packing import count_of, inner_level, pick_pieces, require_sequences, require_single_level
 
@@ -128,9 +129,11 @@ def _infer_windows(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 @op("im2sequence", inputs="X Y?", outputs="Out", differentiable="X", lod="aware", infer=_infer_windows)
 def im2sequence(x, y=None, *, kernels, strides=(1, 1), paddings=(0, 0, 0, 0), out_stride=(1, 1)):
-    """Each image as a sequence of its windows, from left to right and top to bottom."""
-    if y is not None:
-        raise ValueError("input_image_size is not supported: images of one batch have one size")
+    """Each image as a sequence of its windows, from left to right and top to bottom.
+
+    Y holds the heights and widths that images had before they were shrunk by ``out_stride``; what is to the right of
+    and below an image of that size is left out.
+    """
     top, left, bottom, right = paddings
     images = jnp.pad(plain(x), [(0, 0), (0, 0), (top, bottom), (left, right)])
     (height, width), (down, across) = kernels, strides
@@ -145,4 +148,14 @@ def im2sequence(x, y=None, *, kernels, strides=(1, 1), paddings=(0, 0, 0, 0), ou
         -1,
     )  # [image, channel, row, column, place in window]
     packed = jnp.moveaxis(windows, 1, 3).reshape(count * rows * columns, -1)
+    if y is not None:
+        require_as_many_rows(X=images, Y=y)
+        sizes = -(-plain(y).astype(jnp.int32) // jnp.asarray(out_stride, jnp.int32))
+        lower = (sizes[:, 0] + top + bottom - height) // down + 1
+        wider = (sizes[:, 1] + left + right - width) // across + 1
+        require((lower <= rows) & (wider <= columns), "Y names an image that is larger than X")
+        first = jnp.arange(count)[:, None] * (rows * columns) + jnp.arange(rows) * columns
+        lengths = jnp.where(jnp.arange(rows) < lower[:, None], wider[:, None], 0)
+        kept, offsets = pick_pieces(packed, first.reshape(-1), lengths.reshape(-1), packed.shape[0])
+        return Ragged(kept, (offsets[::rows],), rows * columns)
     return Ragged(packed, (jnp.arange(count + 1, dtype=jnp.int32) * (rows * columns),), rows * columns)

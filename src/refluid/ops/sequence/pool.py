@@ -104,22 +104,36 @@ def sequence_softmax(x):
     return x.with_data(jnp.where(x.real(), shares.data, lax.stop_gradient(shares.data[:1])).reshape(x.shape))
 
 
-def _neighbours(x, distance):
-    """For each row the one ``distance`` after it in its sequence; zeros where the sequence ends."""
+def _neighbours(x, distance, beyond=None):
+    """For each row the one ``distance`` after it in its sequence.
+
+    Where the sequence ends there are zeros, or the rows of ``beyond``: first those before a beginning, in order, then
+    those after an end.
+    """
     places = x.positions() + distance
     owners = jnp.minimum(x.owners(), max(x.sequences - 1, 0))
     inside = x.real() & (places >= 0) & (places < x.lengths[owners])
     rows = jnp.arange(x.shape[0], dtype=jnp.int32) + distance
-    return jnp.where(column(inside, x), x.data[jnp.where(inside, rows, 0)], 0)
+    outside = 0
+    if beyond is not None:
+        data, before = beyond
+        outside = data[jnp.clip(before + jnp.where(places < 0, places, places - x.lengths[owners]), 0, len(data) - 1)]
+    return jnp.where(column(inside, x), x.data[jnp.where(inside, rows, 0)], outside)
 
 
-@op("sequence_conv", inputs="X PaddingData? Filter", outputs="Out", differentiable="X Filter", lod="aware")
+@op("sequence_conv", inputs="X PaddingData? Filter", outputs="Out", differentiable="X PaddingData Filter", lod="aware")
 def sequence_conv(x, padding_data, weight, *, contextLength, contextStart=0, contextStride=1, paddingTrainable=False):
-    """The rows around each row, side by side, times the filter; with zeros beyond the ends of a sequence."""
+    """The rows around each row, side by side, times the filter; beyond the ends of a sequence, zeros or PaddingData."""
     x = require_sequences(x, "X")
-    if paddingTrainable or contextStride != 1:
-        raise ValueError("only contextStride=1 without trainable padding is supported, as by Fluid's layer")
-    window = [_neighbours(x, contextStart + i) for i in range(contextLength)]
+    if contextStride != 1:
+        raise ValueError("contextStride must be 1, as in Fluid")
+    beyond = None
+    if paddingTrainable:
+        before, after = max(0, -contextStart), max(0, contextStart + contextLength - 1)
+        if padding_data is None or padding_data.shape != (before + after, x.shape[1]):
+            raise ValueError(f"PaddingData must have the shape {[before + after, x.shape[1]]}")
+        beyond = padding_data, before
+    window = [_neighbours(x, contextStart + i, beyond) for i in range(contextLength)]
     return x.with_data(jnp.concatenate(window, 1) @ weight)
 
 

@@ -70,6 +70,8 @@ def gather_grad(x, index, grad, *, overwrite=True):
 def gather_nd(x, index):
     """x at the positions in the rows of Index, which index the leading axes."""
     _require_places(index, x.shape)
+    if not index.shape[-1]:  # every place is all of x
+        return jnp.broadcast_to(x, (*index.shape[:-1], *x.shape))
     return x[_places(index)]
 
 
@@ -92,7 +94,11 @@ def scatter_grad(x, ids, updates, grad):
 @op("scatter_nd_add", inputs="X Index Updates", outputs="Out", differentiable="X Updates", lod=None)
 def scatter_nd_add(x, index, updates):
     """x plus the updates at the positions in the rows of Index."""
+    if index.ndim < 2:
+        raise ValueError("Index must have at least 2 dims")
     _require_places(index, x.shape)
+    if not index.shape[-1]:  # every update is added to all of x
+        return x + updates.reshape(-1, *x.shape).sum(0)
     return x.at[_places(index)].add(updates)
 
 

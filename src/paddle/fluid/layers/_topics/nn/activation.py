@@ -6,10 +6,13 @@ from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
 
+import numpy as np
+
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.append import append_output, append_single_op, input_or_attr, named_layer
+from paddle.fluid.layers._topics.tensor.create import assign
 from refluid.ir import Variable
 from refluid.ops.core.registry import lookup
 
@@ -79,6 +82,8 @@ def _layer(type: str, attributes: dict[str, Any]) -> Callable[..., Variable]:
             raise TypeError(f"{type}: {error}") from None
         bound.apply_defaults()
         given = bound.arguments
+        if type == "sign" and isinstance(given["x"], np.ndarray):  # the one activation that takes numbers in Fluid
+            given["x"] = assign(given["x"])
         check_variable_and_dtype(given["x"], "x", dtypes, type)
         return _append(type, given["x"], given["name"], {name: given[name] for name in attributes})
 

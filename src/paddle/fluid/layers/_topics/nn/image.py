@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from paddle.fluid.data_feeder import check_type
+from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.core.append import (
+    FLOATING,
     append_output,
     append_single_op,
     named_layer,
@@ -60,7 +61,7 @@ def image_resize(
         raise ValueError(f"image_resize: resample must be BILINEAR, TRILINEAR or NEAREST, not {resample!r}")
     method, rank = _METHODS[resample]
     op_type = f"{method}_interp"
-    require_floating(op_type, input=input)
+    check_variable_and_dtype(input, "input", (*FLOATING, "uint8"), op_type)
     if len(input.shape) != rank:
         raise ValueError(f"image_resize: {resample} requires an input with {rank} dims, got {len(input.shape)}")
     if not isinstance(align_corners, bool):
