@@ -270,11 +270,36 @@ def test_missing_feed():
         started().run(feed={"x": batch()["x"]}, fetch_list=[loss])
 
 
-def test_unknown_feed_names_the_nearest_variable():
-    loss = regression()
-    feed = {**batch(), "xx": batch()["x"]}
-    with pytest.raises(FeedError, match="feed xx: the program has no such variable(.|\n)*did you mean x"):
-        started().run(feed=feed, fetch_list=[loss])
+def test_an_unknown_feed_is_ignored_with_a_warning_that_names_the_nearest_variable():
+    x = fluid.layers.data("x", [2])
+    feed = {"x": np.ones((1, 2), "float32"), "xx": np.ones((3, 2), "float32")}
+    with pytest.warns(UserWarning, match="feed xx: the program has no such variable, so it is ignored; did you mean x"):
+        found = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[x * 2.0])[0]
+    assert found.tolist() == [[2, 2]]
+
+
+def test_what_parallel_feeding_gives_can_be_fed():
+    x = fluid.layers.data("x", [2])
+    feeds = list(fluid.DataFeeder([x], fluid.CPUPlace()).feed_parallel([[([1.0, 2.0],), ([3.0, 4.0],)]], 1))
+    found = fluid.Executor(fluid.CPUPlace()).run(feed=feeds, fetch_list=[x * 2.0])[0]
+    assert found.tolist() == [[2, 4], [6, 8]]
+
+
+def test_wrong_feeds_and_fetches_are_what_fluid_calls_enforce_not_met():
+    regression()
+    for run in ({"feed": {}, "fetch_list": ["mean_0.tmp_0"]}, {"feed": batch(), "fetch_list": ["nothing"]}):
+        with pytest.raises(fluid.core.EnforceNotMet):
+            started().run(**run)
+
+
+def test_sequences_can_be_fed_to_a_variable_of_fixed_size():
+    x = fluid.data("x", [3, 1], "float32", lod_level=1)
+    rows = fluid.create_lod_tensor(np.ones((3, 1), "float32"), [[2, 1]], fluid.CPUPlace())
+    total = fluid.layers.sequence_pool(x, "sum")
+    longer = fluid.create_lod_tensor(np.ones((4, 1), "float32"), [[2, 2]], fluid.CPUPlace())
+    with pytest.raises(FeedError, match=r"expected shape \[3, 1\], got \[4, 1\]"):
+        fluid.Executor(fluid.CPUPlace()).run(feed={"x": longer}, fetch_list=[total])
+    assert fluid.Executor(fluid.CPUPlace()).run(feed={"x": rows}, fetch_list=[total])[0].tolist() == [[2], [1]]
 
 
 def test_unknown_fetch():

@@ -67,7 +67,7 @@ class PythonCodeError(OpError):
     """An op calls Python code, so its program cannot be written as data."""
 
 
-class FeedError(ValueError):
+class FeedError(ValueError, EnforceNotMet):
     """A fed value does not match its variable, or a feed is missing."""
 
     def __init__(self, variable: str, problem: str, hint: str | None = None):
@@ -78,7 +78,7 @@ class FeedError(ValueError):
         return type(self), (self.variable, self.problem, self.hint)
 
 
-class FetchError(ValueError):
+class FetchError(ValueError, EnforceNotMet):
     """A fetch names a variable that the program does not define or compute."""
 
     def __init__(self, variable: str, problem: str, hint: str | None = None):

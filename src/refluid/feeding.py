@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -97,12 +98,14 @@ def feed_value(block: Block, name: str, value: Any) -> Any:
 
 
 def check_feed(block: Block, names: Sequence[str], values: Sequence[Any]) -> None:
-    """Raises unless every value matches the variable it is fed to."""
+    """Raises unless every value matches the variable it is fed to; warns of values for no variable."""
     for name, value in zip(names, values, strict=True):
         variable = block.vars.get(name)
         if variable is None:
             near = difflib.get_close_matches(name, [v.name for v in block.vars.values() if v.is_data], n=1)
-            raise FeedError(name, "the program has no such variable", f"did you mean {near[0]}?" if near else None)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            warnings.warn(f"feed {name}: the program has no such variable, so it is ignored{hint}", stacklevel=7)
+            continue
         expected = as_numpy(variable.dtype)
         if not _accepts(variable, expected, value.dtype):
             raise FeedError(
@@ -139,7 +142,7 @@ def with_feed_hint(error: OpError, block: Block, names: Sequence[str], values: S
     odd = [
         f"{name} was declared {list(block.vars[name].shape)} and fed {list(_real_shape(value))}"
         for name, value in zip(names, values, strict=True)
-        if not _fits(_real_shape(value), block.vars[name])
+        if name in block.vars and not _fits(_real_shape(value), block.vars[name])
     ]
     if not odd or error.hint or type(error) is not OpError:
         return error

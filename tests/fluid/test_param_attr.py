@@ -42,3 +42,17 @@ def test_weight_normalisation_has_its_dim_first():
     attr = WeightNormParamAttr(1, "w")
     assert (attr.dim, attr.name, attr.do_model_average) == (1, "w", False)
     assert "dim" not in attr._to_kwargs()
+
+
+@pytest.mark.parametrize("dim, shape", [(None, (1, 1)), (0, (4, 1)), (1, (1, 3))])
+def test_the_magnitude_of_a_normalised_weight_has_the_rank_of_the_weight(dim, shape):
+    x = fluid.layers.data("x", [4])
+    fluid.layers.fc(x, 3, param_attr=WeightNormParamAttr(dim, "w"), bias_attr=False)
+    parameters = fluid.default_main_program().global_block().all_parameters()
+    assert [(p.name, p.shape) for p in parameters] == [("w_g", shape), ("w_v", (4, 3))]
+
+
+def test_the_magnitude_of_normalised_filters_has_their_rank():
+    image = fluid.layers.data("image", [4, 5, 5])
+    fluid.layers.conv2d(image, 6, 3, param_attr=WeightNormParamAttr(0, "w"), bias_attr=False)
+    assert fluid.default_main_program().global_block().var("w_g").shape == (6, 1, 1, 1)

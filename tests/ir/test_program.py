@@ -128,6 +128,21 @@ def test_wrong_shapes_are_told_with_variables_and_the_users_line():
     assert "fluid.layers.elementwise_add(x, bias, axis=1)" in message
 
 
+def test_programs_are_printed_as_protobuf_text_where_fluid_throws_on_errors():
+    x = fluid.layers.data("x", [2, 3], append_batch_size=False)
+    scaled = fluid.layers.scale(x, 2.0)
+    program = fluid.default_main_program()
+    block, op = program.global_block(), program.global_block().ops[0]
+    assert scaled.to_string(True) == (
+        'name: "scale_0.tmp_0"\ntype {\n  type: LOD_TENSOR\n  lod_tensor {\n    tensor {\n      data_type: FP32\n'
+        "      dims: 2\n      dims: 3\n    }\n    lod_level: 0\n  }\n}\npersistable: false\n"
+    )
+    assert 'type: "scale"' in op.to_string(True) and 'arguments: "x"' in op.to_string(True)
+    indented = "".join(f"  {line}\n" for line in block.to_string(True).splitlines())
+    assert program.to_string(throw_on_error=True).startswith(f"blocks {{\n{indented}}}\n")
+    assert program.to_string(False) == str(program) != program.to_string(True)
+
+
 def test_dtypes_compare_with_the_enumeration_and_print_like_it():
     x = fluid.layers.data("x", [1], dtype="int64")
     assert x.dtype == fluid.core.VarDesc.VarType.INT64 == VarType.INT64

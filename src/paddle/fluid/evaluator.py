@@ -3,6 +3,7 @@
 import numpy as np
 
 from paddle.fluid import layers
+from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.metrics import DetectionMAP
 from refluid.ir import unique_name
@@ -12,7 +13,7 @@ __all__ = ["ChunkEvaluator", "DetectionMAP", "EditDistance"]
 
 
 class Evaluator:
-    """Accumulates counts in persistable variables. Call `reset` before the first batch of every pass."""
+    """Accumulates counts in persistable variables, which start at zero. Call `reset` before every further pass."""
 
     def __init__(self, name, **kwargs):
         self.states = []
@@ -35,6 +36,7 @@ class Evaluator:
     def _create_state(self, suffix, dtype, shape):
         name = f"{unique_name.generate(self.helper.name)}_{suffix}"
         state = self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
+        self.helper.set_variable_initializer(state, Constant(0.0))
         self.states.append(state)
         return state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -124,10 +125,16 @@ class LayerHelper:
         if attr.name is None:
             attr.name = unique_name.generate(f"{self.name}.{'b' if is_bias else 'w'}")
         dtype = self.input_dtype() if dtype is None else dtype
-        shape = [int(dim) for dim in shape]
+        shape = [self._dim(dim) for dim in shape]
         if isinstance(attr, WeightNormParamAttr):
             return normalized_weight(self, attr, shape, dtype)
         return self.add_parameter(attr, shape, dtype, stop_gradient=stop_gradient, type=type)
+
+    def _dim(self, dim: Any) -> int:
+        try:
+            return operator.index(dim)
+        except TypeError:
+            raise TypeError(f"{self.layer_type}: the dim {dim!r} of a parameter must be an integer") from None
 
     def add_parameter(self, attr: Any, shape: Sequence[int], dtype: Any, **options: Any) -> Parameter:
         """Creates the parameter described by ``attr`` in both programs."""

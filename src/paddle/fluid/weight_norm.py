@@ -19,12 +19,10 @@ def normalized_weight(helper: LayerHelper, attr: WeightNormParamAttr, shape: Seq
     length_attr, direction_attr = copy.deepcopy(attr), copy.deepcopy(attr)
     length_attr.name = unique_name.generate(f"{helper.name}.w_g") if attr.name is None else attr.name + "_g"
     direction_attr.name = unique_name.generate(f"{helper.name}.w_v") if attr.name is None else attr.name + "_v"
-    kept = [1 if i != dim else size for i, size in enumerate(shape)] if dim is not None else [1]
-    direction = helper.add_parameter(direction_attr, shape, dtype)
+    kept = [size if i == dim else 1 for i, size in enumerate(shape)]
     startup = helper.startup_program.global_block()
-    length = helper.main_program.global_block().create_parameter(
-        dtype=dtype, shape=[dim for dim in kept if dim != 1] or [1], **length_attr._to_kwargs()
-    )
+    length = helper.main_program.global_block().create_parameter(dtype=dtype, shape=kept, **length_attr._to_kwargs())
+    direction = helper.add_parameter(direction_attr, shape, dtype)
     in_startup = startup.create_parameter(dtype=dtype, shape=length.shape, **length_attr._to_kwargs())
     # The magnitude starts as the norm of the direction, so that the weight starts as initialized.
     norm = _norm_except(startup, startup.var(direction.name), dim, len(shape))

@@ -228,10 +228,11 @@ class Block:
     def _slice_ops(self, start: int, end: int) -> list[Operator]:
         return self.ops[start:end]
 
-    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        from refluid.ir.text import block_text
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Returns readable text, or with ``throw_on_error`` the text of the protobuf message, as Fluid does."""
+        from refluid.ir.text import block_text, message_text
 
-        return block_text(self, with_details)
+        return message_text(self) if throw_on_error else block_text(self, with_details)
 
     def __str__(self) -> str:
         return self.to_string()

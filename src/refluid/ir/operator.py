@@ -256,10 +256,11 @@ class Operator:
             return "(not in the program)"
         return f"{as_numpy(variable.dtype) if variable.dtype <= 22 else variable.dtype}{list(variable.shape)}"
 
-    def to_string(self, throw_on_error: bool = True) -> str:
-        from refluid.ir.text import operator_text
+    def to_string(self, throw_on_error: bool = False) -> str:
+        """Returns readable text, or with ``throw_on_error`` the text of the protobuf message, as Fluid does."""
+        from refluid.ir.text import message_text, operator_text
 
-        return operator_text(self)
+        return message_text(self) if throw_on_error else operator_text(self)
 
     def __str__(self) -> str:
         return self.to_string()

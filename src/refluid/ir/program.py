@@ -257,11 +257,11 @@ class Program:
 
         return program_from_bytes(binary_str)
 
-    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Returns the program as readable text."""
-        from refluid.ir.text import program_text
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Returns readable text, or with ``throw_on_error`` the text of the ProgramDesc message, as Fluid does."""
+        from refluid.ir.text import message_text, program_text
 
-        return program_text(self, with_details)
+        return message_text(self) if throw_on_error else program_text(self, with_details)
 
     def __str__(self) -> str:
         return self.to_string()

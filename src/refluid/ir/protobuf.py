@@ -76,14 +76,31 @@ def program_to_message(program: Program) -> Any:
     message = pb.ProgramDesc()
     message.version.version = VERSION
     for block in program.blocks:
-        out = message.blocks.add(idx=block.idx, parent_idx=block.parent_idx)
-        if block.forward_block_idx != -1:
-            out.forward_block_idx = block.forward_block_idx
-        for variable in block.vars.values():
-            _fill_variable(out.vars.add(), variable)
-        for op in block.ops:
-            _fill_operator(out.ops.add(), op)
+        _fill_block(message.blocks.add(), block)
     return message
+
+
+def to_message(described: Program | Block | Operator | Variable) -> Any:
+    """The message that describes a program or a part of one."""
+    if isinstance(described, Program):
+        return program_to_message(described)
+    if isinstance(described, Block):
+        _fill_block(message := pb.BlockDesc(), described)
+    elif isinstance(described, Operator):
+        _fill_operator(message := pb.OpDesc(), described)
+    else:
+        _fill_variable(message := pb.VarDesc(), described)
+    return message
+
+
+def _fill_block(out: Any, block: Block) -> None:
+    out.idx, out.parent_idx = block.idx, block.parent_idx
+    if block.forward_block_idx != -1:
+        out.forward_block_idx = block.forward_block_idx
+    for variable in block.vars.values():
+        _fill_variable(out.vars.add(), variable)
+    for op in block.ops:
+        _fill_operator(out.ops.add(), op)
 
 
 def program_from_message(message: Any) -> Program:

@@ -16,6 +16,15 @@ from refluid.ir.vartype import VarType
 _HIDDEN = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
 
 
+def message_text(described: Program | Block | Operator | Variable) -> str:
+    """The protobuf message of a program or a part of one, in protobuf's text format."""
+    from google.protobuf import text_format
+
+    from refluid.ir.protobuf import to_message
+
+    return text_format.MessageToString(to_message(described))
+
+
 def program_text(program: Program, with_details: bool = False) -> str:
     """Formats all blocks, in order."""
     return "\n".join(block_text(block, with_details) for block in program.blocks)

@@ -129,10 +129,11 @@ class Variable:
         """Returns the name of this variable's gradient."""
         return self.name + "@GRAD"
 
-    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        from refluid.ir.text import variable_text
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Returns readable text, or with ``throw_on_error`` the text of the protobuf message, as Fluid does."""
+        from refluid.ir.text import message_text, variable_text
 
-        return variable_text(self, with_details)
+        return message_text(self) if throw_on_error else variable_text(self, with_details)
 
     def __str__(self) -> str:
         return self.to_string()

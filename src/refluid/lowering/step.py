@@ -28,9 +28,9 @@ from refluid.lowering.pieces import Binding, Count, Holder, Options, Run, StepPi
 from refluid.lowering.plan import Piece, Where, make_plan
 from refluid.lowering.staging import Staging, unstaged
 from refluid.meshes import MeshTarget, Replicas
-from refluid.tensors import SelectedRowsTensor
 from refluid.places import Place
 from refluid.scope import Scope
+from refluid.tensors import SelectedRowsTensor
 
 _MAKERS: dict[Where, Callable[[Piece, Options], StepPiece]] = {
     Where.COMPILED: CompiledPiece,

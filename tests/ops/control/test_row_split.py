@@ -44,3 +44,10 @@ def test_sequences_parted_by_a_mask_come_together_again(lengths, mask):
     assert found[0].recursive_sequence_lengths() == lengths
     np.testing.assert_array_equal(np.array(found[1]), np.broadcast_to(weights, rows.shape))
     np.testing.assert_array_equal(np.array(found[2]), rows[of_rows.astype(bool)])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32", "uint8"])
+def test_a_mask_is_bool(dtype):
+    arguments = {"X": [np.zeros((3, 2), np.float32)], "Mask": [np.ones((3, 1), dtype)]}
+    with pytest.raises(TypeError, match=f"Mask must be bool, not {dtype}"):
+        registry.lookup("split_lod_tensor").call(arguments, {"level": 0})

@@ -145,3 +145,55 @@ def test_what_follows_from_parameters_is_checked_inside_the_step():
     np.testing.assert_array_equal(np.array(table), before)
     executor.run(main, feed={"x": sequences(ROWS[:2], [1, 1])}, fetch_list=[loss])
     assert not np.array_equal(np.array(table), before)
+
+
+def windows(**attrs):
+    def build(x, filter, *padding):
+        block = fluid.default_main_program().global_block()
+        out = block.create_var(name="out", dtype="float32")
+        inputs = {"X": x, "Filter": filter, **dict(zip(["PaddingData"], padding, strict=False))}
+        block.append_op(type="sequence_conv", inputs=inputs, outputs={"Out": out}, attrs={"contextLength": 3, **attrs})
+        return out
+
+    return build
+
+
+def test_windows_of_sequences_begin_at_every_row():
+    with pytest.raises(OpError, match="contextStride must be 1, as in Fluid"):
+        run(windows(contextStride=2), x=X, filter=np.ones((6, 2), "float32"))
+
+
+@pytest.mark.parametrize("padding", [{}, {"padding": np.ones((3, 2), "float32")}])
+def test_learned_padding_has_a_row_for_each_place_beyond_a_sequence(padding):
+    learned = windows(contextStart=-1, contextStride=1, paddingTrainable=True)
+    with pytest.raises(OpError, match=r"PaddingData must have the shape \[2, 2\]"):
+        run(learned, x=X, filter=np.ones((6, 2), "float32"), **padding)
+
+
+def test_an_image_is_not_larger_than_its_batch():
+    def cut(image, size):
+        return layers.im2sequence(image, input_image_size=size, filter_size=2, stride=1, padding=0, out_stride=1)
+
+    with pytest.raises(OpError, match="Y names an image that is larger than X"):
+        run(cut, image=np.ones((1, 1, 3, 3), "float32"), size=np.float32([[3, 4]]))
+
+
+def test_positions_of_sequences_need_an_even_number_of_columns():
+    with pytest.raises(OpError, match="X must have one level of sequences of rows, with an even number of columns"):
+        run(lambda x: layers.add_position_encoding(x, 1.0, 1.0), x=sequences(np.ones((2, 3), "float32"), [2]))
+
+
+def test_sequence_scatter_takes_variables_of_fixed_size():
+    x, places, updates = (
+        fluid.data("x", [2, 4]),
+        fluid.data("places", [3, 1], "int64", lod_level=1),
+        fluid.data("updates", [3, 1], lod_level=1),
+    )
+    feed = {
+        "x": np.zeros((2, 4), "float32"),
+        "places": sequences(column(0, 3, 1), [2, 1]),
+        "updates": sequences(np.float32([[1], [2], [3]]), [2, 1]),
+    }
+    out = layers.sequence_scatter(x, places, updates)
+    found = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[out])[0]
+    assert found.tolist() == [[1, 0, 0, 2], [0, 3, 0, 0]]

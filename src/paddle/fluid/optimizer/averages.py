@@ -149,7 +149,9 @@ class ExponentialMovingAverage(_Averaged):
                 shape=[1], value=self._decay, dtype="float32", persistable=True, name="scheduled_ema_decay_rate"
             )
             if self._thres_steps is not None:
-                grown = (self._thres_steps + 1.0) / (self._thres_steps + 10.0)
+                # Step counters are int64. Real Fluid divides them as integers, which gives 0, and then uses ``decay``.
+                steps = layers.cast(self._thres_steps, "float32")
+                grown = (steps + 1.0) / (steps + 10.0)
                 # Fluid expresses this minimum as a Switch with two assignments.
                 limit = layers.fill_constant(shape=[1], dtype="float32", value=self._decay)
                 layers.assign(input=layers.elementwise_min(grown, limit), output=decay)

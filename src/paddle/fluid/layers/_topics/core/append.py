@@ -11,6 +11,8 @@ from refluid.ir import Variable
 
 FLOATING = ("float16", "float32", "float64")
 INTEGER = ("int32", "int64")
+# What Fluid computes with. Real Fluid refuses float16 in some layers, for want of a kernel; here all take it.
+NUMBERS = ("bfloat16", *FLOATING, *INTEGER)
 
 # Slot -> its variables; None leaves a slot unconnected.
 Inputs = Mapping[str, Variable | Sequence[Variable] | None]

@@ -6,10 +6,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from paddle.fluid.data_feeder import check_type
+from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
 from paddle.fluid.layers._topics.control.arrays import join_array
-from paddle.fluid.layers._topics.core.append import append_output, append_single_op, input_or_attr, without_gradient
+from paddle.fluid.layers._topics.core.append import (
+    NUMBERS,
+    append_output,
+    append_single_op,
+    input_or_attr,
+    without_gradient,
+)
 from paddle.fluid.layers._topics.core.integer_arguments import Integers, check_integer, pass_integers
 from refluid.ir import Variable, VarType
 
@@ -37,6 +43,8 @@ def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None
     helper = LayerHelper("concat", input=variables, name=name)
     if variables[0].type == VarType.LOD_TENSOR_ARRAY:
         return join_array(helper, variables[0], axis, use_stack=False)[0]
+    for variable in variables:
+        check_variable_and_dtype(variable, "input", NUMBERS, "concat")
     inputs, attrs = input_or_attr(axis, "AxisTensor", "axis")
     for variable in inputs.values():
         without_gradient(variable)
@@ -113,7 +121,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 def expand(x: Variable, expand_times: Integers, name: str | None = None) -> Variable:
     """Tiles x ``expand_times`` along each axis; a variable is read when the program runs."""
-    check_type(x, "x", Variable, "expand")
+    check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand")
     helper = LayerHelper("expand", name=name)
     if not isinstance(expand_times, Variable):
         for times in expand_times:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from paddle.fluid.data_feeder import check_type
+from paddle.fluid.data_feeder import check_dtype, check_type, check_variable_and_dtype
 from paddle.fluid.initializer import Constant, Initializer
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_output, append_single_op, without_gradient
+from paddle.fluid.layers._topics.core.append import NUMBERS, append_output, append_single_op, without_gradient
 from paddle.fluid.param_attr import ParamAttr
 from refluid.ir import Parameter, Variable, VarType, as_dtype, as_numpy
 
@@ -93,8 +93,9 @@ def create_global_var(
 
 def cast(x: Variable, dtype: Any) -> Variable:
     """Casts x to another dtype."""
-    check_type(x, "x", Variable, "cast")
+    check_variable_and_dtype(x, "x", ("bool", *NUMBERS, "uint8"), "cast")
     dtype = as_dtype(dtype)
+    check_dtype(dtype, "dtype", ("bool", *NUMBERS, "int8", "uint8"), "cast")
     attrs = {"in_dtype": int(x.dtype), "out_dtype": int(dtype)}
     return append_single_op("cast", {"X": x}, {"Out": dtype}, attrs)["Out"]
 
@@ -142,6 +143,7 @@ def fill_constant(
       out: the variable to write to.
     """
     dtype = as_dtype(dtype)
+    check_dtype(dtype, "dtype", ("bool", *NUMBERS), "fill_constant")
     if out is not None and out.dtype != dtype:
         raise TypeError(f"fill_constant: out has dtype {out.dtype.name}, expected {dtype.name}")
     helper = LayerHelper("fill_constant")
@@ -218,7 +220,7 @@ def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable
 
 
 def _fill_like(layer: str, type: str, x: Variable, out: Variable | None, attrs: dict[str, Any]) -> Variable:
-    check_type(x, "x", Variable, layer)
+    check_variable_and_dtype(x, "x", ("bool", *NUMBERS), layer)
     helper = LayerHelper(layer)
     if out is None:
         out = helper.create_variable_for_type_inference(x.dtype)

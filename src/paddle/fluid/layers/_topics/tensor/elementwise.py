@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from paddle.fluid.data_feeder import check_type
+from paddle.fluid.data_feeder import check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_output, named_layer
+from paddle.fluid.layers._topics.core.append import NUMBERS, append_output, named_layer
 from refluid.ir import Variable
 
 _MEANINGS = {
@@ -26,8 +26,8 @@ __all__ = list(_MEANINGS)  # pyright: ignore[reportUnsupportedDunderAll]
 
 def _layer(type: str, meaning: str) -> Callable[..., Variable]:
     def layer(x, y, axis=-1, act=None, name=None):
-        check_type(x, "x", Variable, type)
-        check_type(y, "y", Variable, type)
+        check_variable_and_dtype(x, "x", NUMBERS, type)
+        check_variable_and_dtype(y, "y", NUMBERS, type)
         helper = LayerHelper(type, act=act, name=name)
         return helper.append_activation(append_output(helper, {"X": x, "Y": y}, x.dtype, {"axis": axis}))
 

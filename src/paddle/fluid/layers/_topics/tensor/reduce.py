@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
-from paddle.fluid.layers._topics.core.append import append_single_op, named_layer
+from paddle.fluid.layers._topics.core.append import NUMBERS, append_single_op, named_layer
 from refluid.ir import Variable
 
 _MEANINGS = {
@@ -18,6 +18,9 @@ _MEANINGS = {
     "reduce_any": "the logical or",
 }
 
+# Fluid does not check those of the others.
+_DTYPES = {"reduce_sum": NUMBERS, "reduce_mean": NUMBERS, "reduce_all": ("bool",), "reduce_any": ("bool",)}
+
 __all__ = ["cumsum", "l2_normalize", "mean"]
 __all__ += list(_MEANINGS)  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -25,6 +28,8 @@ __all__ += list(_MEANINGS)  # pyright: ignore[reportUnsupportedDunderAll]
 def _layer(type: str, meaning: str) -> Callable[..., Variable]:
     def layer(input, dim=None, keep_dim=False, name=None):
         check_type(input, "input", Variable, type)
+        if type in _DTYPES:
+            check_variable_and_dtype(input, "input", _DTYPES[type], type)
         dims = [dim] if isinstance(dim, int) else list(dim or ())
         attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
         return append_single_op(type, {"X": input}, {"Out": input.dtype}, attrs, name)["Out"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from paddle.fluid.data_feeder import check_type
+from paddle.fluid.data_feeder import check_type, check_variable_and_dtype
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import without_gradient
+from paddle.fluid.layers._topics.core.append import NUMBERS, without_gradient
 from paddle.fluid.layers._topics.core.integer_arguments import Integers, pass_integers
 from refluid.ir import Variable
 
@@ -41,7 +41,7 @@ def reshape(
       inplace: return x itself.
     """
     helper = LayerHelper("reshape2", act=act, name=name)
-    check_type(x, "x", Variable, "reshape")
+    check_variable_and_dtype(x, "x", NUMBERS, "reshape")
     check_type(actual_shape, "actual_shape", (Variable, type(None)), "reshape")
     inputs, dims = pass_integers(helper, "shape", shape, "Shape", "ShapeTensor")
     if dims is not None:
