@@ -1,11 +1,12 @@
 """The packages that Fluid scripts import: readers, datasets, batching and ``paddle.fluid``."""
 
+import sys as _sys
 from importlib import metadata as _metadata
 
 __all__ = ["batch", "dataset", "reader"]
 
-# The Fluid version whose names and behaviour are implemented; scripts compare it.
-__version__ = "1.6.3"
+from paddle._missing import raise_missing as _raise_missing
+from paddle.version import full_version as __version__  # noqa: F401
 
 
 def _refuse_a_second_paddle():
@@ -26,13 +27,13 @@ _refuse_a_second_paddle()
 from paddle import dataset, reader  # noqa: E402
 from paddle.batch import batch  # noqa: E402
 
-_ON_DEMAND = frozenset({"distributed", "fluid", "utils", "v2"})
+_ON_DEMAND = frozenset({"compat", "distributed", "fluid", "sysconfig", "utils", "v2"})
 
 
 def __getattr__(name):
     """Imports large subpackages on first use, to keep ``import paddle`` fast."""
     if name not in _ON_DEMAND:
-        raise AttributeError(f"module 'paddle' has no attribute {name!r}")
+        _raise_missing(__name__, name, _sys._getframe(1))
     import importlib
 
     return importlib.import_module(f"paddle.{name}")

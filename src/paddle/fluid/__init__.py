@@ -1,7 +1,6 @@
 """Fluid's API on refluid: ``import paddle.fluid as fluid``."""
 
-from typing import Any
-
+from paddle._missing import missing_names
 from paddle.fluid import (
     average,
     backward,
@@ -57,22 +56,33 @@ from paddle.fluid.framework import (
     cuda_places,
     default_main_program,
     default_startup_program,
+    disable_dygraph,
     in_dygraph_mode,
     is_compiled_with_cuda,
     name_scope,
     program_guard,
+    require_version,
 )
 from paddle.fluid.inferencer import Inferencer
 from paddle.fluid.input import embedding, one_hot
 from paddle.fluid.io import load, load_program_state, save, set_program_state
+from paddle.fluid.layers import learning_rate_scheduler as learning_rate_decay
 from paddle.fluid.layers.math_op_patch import monkey_patch_variable
 from paddle.fluid.lod_tensor import create_lod_tensor, create_random_int_lodtensor
 from paddle.fluid.parallel_executor import ParallelExecutor
 from paddle.fluid.param_attr import ParamAttr, WeightNormParamAttr
 from paddle.fluid.trainer import BeginEpochEvent, BeginStepEvent, CheckpointConfig, EndEpochEvent, EndStepEvent, Trainer
-from paddle.fluid.transpiler import DistributeTranspiler, DistributeTranspilerConfig, memory_optimize, release_memory
+from paddle.fluid.transpiler import (
+    DistributeTranspiler,
+    DistributeTranspilerConfig,
+    HashName,
+    RoundRobin,
+    memory_optimize,
+    release_memory,
+)
 
 Tensor = LoDTensor
+disable_imperative = disable_dygraph
 
 monkey_patch_variable()
 
@@ -94,6 +104,7 @@ __all__ = [
     "EndStepEvent",
     "ExecutionStrategy",
     "Executor",
+    "HashName",
     "InMemoryDataset",
     "Inferencer",
     "LoDTensor",
@@ -102,6 +113,7 @@ __all__ = [
     "ParamAttr",
     "Program",
     "QueueDataset",
+    "RoundRobin",
     "Scope",
     "Tensor",
     "Trainer",
@@ -127,6 +139,8 @@ __all__ = [
     "debugger",
     "default_main_program",
     "default_startup_program",
+    "disable_dygraph",
+    "disable_imperative",
     "embedding",
     "evaluator",
     "executor",
@@ -143,6 +157,7 @@ __all__ = [
     "io",
     "is_compiled_with_cuda",
     "layers",
+    "learning_rate_decay",
     "load",
     "load_program_state",
     "lod_tensor",
@@ -161,6 +176,7 @@ __all__ = [
     "recordio_writer",
     "regularizer",
     "release_memory",
+    "require_version",
     "save",
     "scope_guard",
     "set_flags",
@@ -172,10 +188,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("dygraph", "dygraph_grad_clip"):
-        raise AttributeError(
-            f"paddle.fluid.{name} is not supported: refluid compiles static programs, built with fluid.layers and run "
-            "by fluid.Executor"
-        )
-    raise AttributeError(f"module 'paddle.fluid' has no attribute {name!r}")
+__getattr__ = missing_names(__name__)

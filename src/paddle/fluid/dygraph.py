@@ -1,7 +1,7 @@
-"""Imperative mode, which refluid does not have: importing this module says so."""
+"""Dynamic graphs, which refluid does not have yet: importing this module says so."""
+
+from paddle._missing import find
 
 raise ImportError(
-    "paddle.fluid.dygraph is not supported: refluid compiles static programs, built with fluid.layers and run by "
-    "fluid.Executor. Write the model with fluid.layers; for imperative code, use JAX directly (see refluid.to_jax)",
-    name=__name__,
+    f"paddle.fluid.dygraph is in Fluid, but not in refluid: {find('paddle.fluid', 'dygraph')}", name=__name__
 )

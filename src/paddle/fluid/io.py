@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from paddle._missing import missing_names
 from paddle.batch import batch
 from paddle.fluid.reader import DataLoader, PyReader
 from paddle.reader import (
@@ -57,6 +58,8 @@ __all__ = [
     "shuffle",
     "xmap_readers",
 ]
+
+__getattr__ = missing_names(__name__)
 
 
 def is_parameter(var: Variable) -> bool:

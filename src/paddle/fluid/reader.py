@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
+from paddle._missing import missing_names
 from paddle.fluid.data_feeder import as_tensor, slot_of
 from paddle.fluid.layers.io import append_reader
 from refluid.dataset_runs import batches_of, check_dataset
@@ -19,6 +20,8 @@ from refluid.readers.reader import Batch
 from refluid.readers.sources import Batches, Source
 
 __all__ = ["DataLoader", "PyReader"]
+
+__getattr__ = missing_names(__name__)
 
 # As in Fluid, names of these readers are unique in the process, whatever unique_name.guard says: their queues are in
 # the global scope.

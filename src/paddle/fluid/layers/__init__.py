@@ -1,9 +1,9 @@
 """Layers: functions that append ops to the default program and return variables."""
 
-import difflib
 import importlib
 import pkgutil
-from typing import Any
+
+from paddle._missing import missing_names
 
 _MODULES = [importlib.import_module(found.name) for found in pkgutil.walk_packages(__path__, f"{__name__}.")]
 for _module in _MODULES:
@@ -17,9 +17,4 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *submodules})
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    close = difflib.get_close_matches(name, __all__, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise AttributeError(f"refluid has no layer {name}{hint}")
+__getattr__ = missing_names(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 from paddle.fluid import layers
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics import find_layer as __getattr__  # noqa: F401
 from paddle.fluid.layers._topics.core.append import append_output, append_single_op, require_floating
 from refluid.ir import Variable
 

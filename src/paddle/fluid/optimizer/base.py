@@ -106,6 +106,13 @@ class Optimizer:
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
+    def load(self, stat_dict: Mapping[str, Any]) -> None:
+        """Raises: with static programs, states are variables of the scope, and Fluid has this for dynamic graphs."""
+        raise RuntimeError(
+            f"{type(self).__name__}.load is for dynamic graphs, which refluid does not have yet; the states of "
+            "optimizers are loaded with fluid.load or fluid.io.load_persistables"
+        )
+
     def backward(
         self,
         loss: Variable,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from paddle.fluid.distribute_lookup_table import find_distributed_lookup_table
+from paddle.fluid.transpiler.details.vars_distributed import VarDistributed, VarsDistributed
 from refluid.ir import Program
 from refluid.ir.modes import Mode as DistributedMode
 from refluid.transpiler import distribute
@@ -26,6 +28,25 @@ class DistributeTranspiler(distribute.DistributeTranspiler):
     """
 
     _ready: tuple[str, ...] = ()  # servers that were seen to listen
+
+    @property
+    def table_name(self) -> str | None:
+        """The table with ``is_distributed=True``, or None."""
+        return None if self._placement is None else find_distributed_lookup_table(self._original)
+
+    @property
+    def has_distributed_lookup_table(self) -> bool:
+        """Whether the program has a table with ``is_distributed=True``."""
+        return self.table_name is not None
+
+    @property
+    def vars_overview(self) -> VarsDistributed:
+        """Where each slice of each parameter lives."""
+        return VarsDistributed.of(self.placement, self._original)
+
+    def get_distributed_vars_by_ep(self, endpoint: str) -> list[VarDistributed]:
+        """Returns the slices that the server at ``endpoint`` holds."""
+        return self.vars_overview.get_distributed_vars_by_ep(endpoint)
 
     def get_trainer_program(self, wait_port: bool = True) -> Program:
         """The program of this trainer, the same one each time.

@@ -324,5 +324,5 @@ def all_types() -> Iterable[str]:
 def _nearest(type: str) -> str | None:
     import difflib
 
-    close = difflib.get_close_matches(type, _OPS, n=1)
+    close = difflib.get_close_matches(type, _OPS, n=1, cutoff=0.85)
     return close[0] if close else None

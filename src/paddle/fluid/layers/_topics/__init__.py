@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
+
+from paddle._missing import raise_missing
 
 
 def find_layer(name: str) -> Any:
     """The layer of that name, for Fluid's own module paths (``paddle.fluid.layers.nn.fc``)."""
     if name.startswith("__"):
         raise AttributeError(name)
-    return getattr(importlib.import_module("paddle.fluid.layers"), name)
+    layers = importlib.import_module("paddle.fluid.layers")
+    if name not in layers.__all__:
+        raise_missing(layers.__name__, name, sys._getframe(1))
+    return getattr(layers, name)

@@ -1,7 +1,10 @@
 """Quantisation: passes over graphs."""
 
+from paddle._missing import missing_names
 from paddle.fluid.contrib.slim.quantization import quantization_pass
 from paddle.fluid.contrib.slim.quantization.quantization_pass import *  # noqa: F403
 
 __all__: list[str] = []
 __all__ += quantization_pass.__all__
+
+__getattr__ = missing_names(__name__)

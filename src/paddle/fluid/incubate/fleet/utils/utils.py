@@ -7,6 +7,7 @@ import os
 
 from google.protobuf import text_format
 
+from paddle._missing import missing_names
 from paddle.fluid.debugger import draw_block_graphviz
 from refluid.files.programs import read_program
 from refluid.files.storage import at
@@ -22,6 +23,8 @@ __all__ = [
     "program_type_trans",
     "save_program",
 ]
+
+__getattr__ = missing_names(__name__)
 
 logger = logging.getLogger(__name__)
 
