@@ -1,0 +1,128 @@
+"""Trains CTR-DNN and word2vec locally and in the four modes with servers, and writes a page that compares them.
+
+    python report.py --folder report [--samples 40960] [--inputs loader dataset] [--models ctr_dnn word2vec]
+
+The page, report.md, has a table of throughput, loss, AUC or recovered similarities, and staleness, and the curves over
+time of all modes (curves.png, with matplotlib).
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODES = ("local", "sync", "async", "half_async", "geo")
+MEASURES = {"ctr_dnn": "auc", "word2vec": "recovered"}
+PER_SENTENCE = 30  # pairs of words, about
+
+
+def generate(model, folder, samples):
+    """Makes the data of a model; returns what was printed."""
+    count = samples if model == "ctr_dnn" else max(400, samples // PER_SENTENCE)
+    command = [sys.executable, os.path.join(HERE, model + ".py"), "--generate", str(count), "--data", folder]
+    return subprocess.check_output(command, universal_newlines=True)
+
+
+def train(model, mode, kind, folder, args):
+    """Trains a model in a mode; returns its measurements."""
+    curve = os.path.join(args.folder, "%s-%s-%s.json" % (model, mode, kind))
+    script = [os.path.join(HERE, model + ".py"), "--data", folder, "--mode", mode, "--input", kind, "--curve", curve]
+    script += ["--rounds", str(args.rounds)]
+    command = [sys.executable]
+    if mode != "local":
+        script.append("--distributed")
+        command += ["-m", "paddle.distributed.launch_ps", "--print_config", "False", "--server_num", str(args.servers)]
+        command += ["--worker_num", str(args.trainers), "--log_dir", os.path.join(args.folder, "logs")]
+    subprocess.check_call(command + script, stdout=subprocess.DEVNULL)
+    with open(curve) as file:
+        return json.load(file)
+
+
+def rate(curve):
+    """Samples per second; the first file, with which programs are compiled, does not count if there are others."""
+    first = curve[0] if len(curve) > 1 else {"seconds": 0.0, "samples": 0}
+    return (curve[-1]["samples"] - first["samples"]) / (curve[-1]["seconds"] - first["seconds"])
+
+
+def stale(counts):
+    """The mean and the largest staleness of pushes."""
+    steps = {int(number): count for number, count in counts.items()}
+    pushes = sum(steps.values())
+    return "%.2f, at most %d" % (sum(n * c for n, c in steps.items()) / float(pushes), max(steps)) if pushes else "-"
+
+
+def table(found):
+    lines = [
+        "| model | mode | input | samples/s | loss | AUC or recovered | staleness |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (model, mode, kind), measured in found.items():
+        last = measured["curve"][-1]
+        row = (
+            model,
+            mode,
+            kind,
+            rate(measured["curve"]),
+            last["loss"],
+            last[MEASURES[model]],
+            stale(measured["staleness"]),
+        )
+        lines.append("| %s | %s | %s | %.0f | %.4f | %.4f | %s |" % row)
+    return "\n".join(lines)
+
+
+def draw(found, path):
+    """Loss and AUC, or recovered similarities, over seconds; False without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    models = sorted({model for model, _, _ in found})
+    figure = Figure(figsize=(11, 4 * len(models)), layout="constrained")
+    axes = figure.subplots(len(models), 2, squeeze=False)
+    for row, model in zip(axes, models):
+        for axis, measure in zip(row, ("loss", MEASURES[model])):
+            for (which, mode, kind), measured in found.items():
+                if which == model:
+                    points = measured["curve"]
+                    label = "%s, %s" % (mode, kind)
+                    axis.plot([p["seconds"] for p in points], [p[measure] for p in points], marker=".", label=label)
+            axis.set(title="%s: %s on held-back data" % (model, measure), xlabel="seconds of training")
+            axis.grid(alpha=0.3)
+        row[0].legend()
+    figure.savefig(path)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", default="report")
+    parser.add_argument("--samples", type=int, default=40960)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--models", nargs="+", default=sorted(MEASURES), choices=sorted(MEASURES))
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--inputs", nargs="+", default=["loader"], choices=["loader", "dataset"])
+    parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--trainers", type=int, default=2)
+    args = parser.parse_args()
+    found, notes = {}, []
+    for model in args.models:
+        folder = os.path.join(args.folder, model)
+        notes += [line for line in generate(model, folder, args.samples).splitlines() if "attainable" in line]
+        for mode in args.modes:
+            for kind in args.inputs:
+                found[model, mode, kind] = train(model, mode, kind, folder, args)
+                last = found[model, mode, kind]["curve"][-1]
+                print("%s %s %s: %s %.4f" % (model, mode, kind, MEASURES[model], last[MEASURES[model]]), flush=True)
+    text = "# Modes compared\n\n%s\n\n%s\n" % (table(found), "\n".join(notes))
+    if draw(found, os.path.join(args.folder, "curves.png")):
+        text += "\n![Curves of all modes](curves.png)\n"
+    with open(os.path.join(args.folder, "report.md"), "w") as file:
+        file.write(text)
+    print("\n" + text)
+
+
+if __name__ == "__main__":
+    main()
