@@ -246,10 +246,11 @@ class ExchangeHandler:
         """GEO: whole variables, but only those rows of a table that other trainers have changed."""
         if self._averages is not None:
             return dict(self._averages.reply(trainer, self.shard.read(wanted)))
-        found: dict[str, Value] = {}
-        for name, value in self.shard.read(wanted).items():
-            rows = changed.take(trainer, name)
-            found[name] = value if rows is None else Rows(rows, value[rows])
+        rows = {name: changed.take(trainer, name) for name in wanted}
+        found: dict[str, Value] = dict(self.shard.read([name for name, numbers in rows.items() if numbers is None]))
+        for name, numbers in rows.items():
+            if numbers is not None:
+                found[name] = Rows(numbers, self.shard.rows(name, numbers))
         return found
 
     def _encode(self, values: Mapping[str, Value]) -> Buffers:
