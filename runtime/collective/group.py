@@ -41,6 +41,7 @@ class Group:
       rank: the number of this process.
       patience: how long to reach the hub, and to wait for a sign of life from it.
       end_process: called if this process cannot raise an error.
+      cannot_join: why this rank only connects in order to tell the others that it cannot join.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Group:
         rank: int,
         patience: Patience,
         end_process: Callable[[int], Any] = os._exit,
+        cannot_join: str | None = None,
     ):
         self.rank, self.endpoints = rank, tuple(endpoints)
         self.failure: RankError | None = None
@@ -58,7 +60,7 @@ class Group:
         self._end_process = end_process
         self._entered = self._done = self._steps = 0
         self._at = ""
-        self._told = self._left = False
+        self._told, self._left, self._cannot_join = cannot_join is not None, False, cannot_join
         self._changed = threading.Condition()
         self._welcome: Message | None = None
         self._agreed = self._parted = False
@@ -222,7 +224,8 @@ class Group:
           _RefusedError: whatever is there does not: a stranger, or the hub of a job that is just ending.
         """
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        hello = {"rank": self.rank, "endpoint": self.endpoints[self.rank], "endpoints": self.endpoints}
+        hello: Message = {"rank": self.rank, "endpoint": self.endpoints[self.rank], "endpoints": self.endpoints}
+        hello["cannot_join"] = self._cannot_join
         try:
             connection.sendall(encode({"hello": hello}))
             answer = connection.recv(len(TAKEN), socket.MSG_WAITALL)

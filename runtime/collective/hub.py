@@ -113,7 +113,7 @@ class Hub:
             return []
         with contextlib.suppress(OSError):
             peer.socket.sendall(TAKEN)
-        refusal = self._roster.refusal(rank, endpoints)
+        refusal = self._roster.refusal(rank, endpoints) or hello.get("cannot_join")
         if refusal is not None or self._roster.verdict is not None:
             end = self._roster.verdict or {"rank": rank, "endpoint": endpoint, "problem": refusal}
             with contextlib.suppress(OSError):

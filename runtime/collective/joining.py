@@ -20,6 +20,7 @@ import jax
 
 from refluid import flags
 from refluid.errors import RankError
+from refluid.log import Log
 from refluid.runtime.collective.arrays import await_devices
 from refluid.runtime.collective.group import Group
 from refluid.runtime.collective.hub import Hub
@@ -38,6 +39,7 @@ class _Joined:
     hub: Hub | None
 
 
+_TELL = 15.0  # seconds for a rank that cannot join to reach rank 0
 _joined: _Joined | None = None
 
 
@@ -82,7 +84,11 @@ def leave() -> None:
 
 def _join(endpoints: tuple[str, ...], rank: int) -> _Joined:
     patience = Patience.from_environment(flags.read_flag("FLAGS_rpc_deadline") / 1000)
-    listener = _listen(endpoints, rank)
+    try:
+        listener = _listen(endpoints, rank)
+    except RankError as error:
+        _tell(error, endpoints, rank)
+        raise
     hub = service = None
     if rank == 0:
         host = split_endpoint(endpoints[0])[0]
@@ -106,6 +112,15 @@ def _join(endpoints: tuple[str, ...], rank: int) -> _Joined:
         else:
             listener.close()
         raise
+
+
+def _tell(error: RankError, endpoints: tuple[str, ...], rank: int) -> None:
+    """Lets the others know why this rank cannot join, if rank 0 can be reached soon."""
+    if rank == 0:
+        return
+    Log(role="trainer", rank=rank).error("cannot join", reason=str(error))
+    with contextlib.suppress(RankError):
+        Group(endpoints, rank, Patience(joining=_TELL), cannot_join=error.problem).leave()
 
 
 def _check(endpoints: tuple[str, ...], rank: int) -> None:

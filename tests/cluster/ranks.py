@@ -22,7 +22,7 @@ def main(rank, endpoints, *actions):
 
     group = collective.join(endpoints.split(","), rank)
     step = make_step(group)
-    group.agree("program", ["mul", "add"])
+    group.agree("program", ["mul", "sub" if f"differ{rank}" in actions else "add"])
     print("sum", step(), "devices", len(jax.devices()), flush=True)
     if early is not None:
         print("early", float((early + 1).sum()), flush=True)

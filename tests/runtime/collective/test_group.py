@@ -10,7 +10,7 @@ import pytest
 
 from refluid.errors import RankError
 from refluid.runtime.collective import group as groups
-from refluid.runtime.collective import join
+from refluid.runtime.collective import join, joining
 from refluid.runtime.collective.group import Group
 from refluid.runtime.collective.hub import Hub
 from refluid.runtime.collective.roster import Patience
@@ -190,13 +190,27 @@ def test_other_endpoints_are_an_error_on_both_sides():
     hub.stop(None)
 
 
-def test_a_port_in_use_and_an_address_of_another_machine_are_errors_at_once():
+def test_a_port_in_use_and_an_address_of_another_machine_are_errors_at_once(monkeypatch):
+    monkeypatch.setattr(joining, "_TELL", 0.1)  # there is no rank 0
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = f"127.0.0.1:{server.getsockname()[1]}"
         error = problem_of(join, [taken, "127.0.0.1:1"], 0)
         assert str(error) == f"rank 0 at {taken} cannot listen: Address already in use"
     error = problem_of(join, ["127.0.0.1:1", "192.0.2.1:6170"], 1)
     assert str(error).endswith("Cannot assign requested address; is it an address of this machine?")
+
+
+def test_a_rank_whose_port_is_in_use_tells_the_others():
+    listener, taken = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    endpoints = [f"127.0.0.1:{server.getsockname()[1]}" for server in (listener, taken)]
+    hub = Hub(listener, endpoints, {}, Patience())
+    first = Group(endpoints, 0, Patience())
+    assert "cannot listen: Address already in use" in str(problem_of(join, endpoints, 1))
+    error = problem_of(first.await_all)
+    assert str(error) == f"rank 1 at {endpoints[1]} cannot listen: Address already in use"
+    first.leave()
+    hub.stop(None)
+    taken.close()
 
 
 @pytest.mark.parametrize(

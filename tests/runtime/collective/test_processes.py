@@ -65,6 +65,13 @@ def test_a_killed_rank_is_named_by_the_other(start, gone):
     assert re.match(rf"rank {gone} at 127\.0\.0\.1:\d+ has ended without leaving: it crashed or was killed", message)
 
 
+def test_a_rank_that_brings_another_program_is_named_with_the_difference(start):
+    codes, outputs = start("differ1")
+    assert codes == [1, 1]
+    for output in outputs:
+        assert re.search(r"RankError: rank 1 at .* brings another program\n  there +sub\n  on rank 0 +add", output)
+
+
 @pytest.mark.parametrize("how", ["sleep1", "loop1"])
 def test_a_rank_that_hangs_is_named_with_the_line_it_is_at(start, how):
     codes, outputs = start("impatient", how)
