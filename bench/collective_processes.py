@@ -81,7 +81,7 @@ def main():
     (one, alone), (two, together) = (max(measure(args, count) for _ in range(args.repeats)) for count in (1, 2))
     print("one process    %6.0f samples/s, %6.1f ms of processor time per step" % (one, alone))
     print("two processes  %6.0f samples/s, %6.1f ms of processor time per step in each" % (two, together))
-    print("ratio          %6.2f" % (two / one))
+    print("ratio          %6.2f; by processor time %.2f" % (two / one, 2 * alone / together))
 
 
 if __name__ == "__main__":

@@ -355,6 +355,29 @@ def test_devices_along_an_axis_of_the_users_mesh_share_a_replica(replicas):
     jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5), *found)
 
 
+def test_parameters_that_are_cut_are_saved_whole_and_load_onto_other_numbers_of_devices(tmp_path):
+    loss, main = adam(), fluid.default_main_program()
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+
+    def cut_among(devices):
+        refluid.shard_parameters(main, {"fc_0.w_0": ("model",)})
+        mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:devices]), ("model",))
+        return fluid.CompiledProgram(main).with_data_parallel(loss.name, places=mesh)
+
+    first, *rest = batches(adam, 3)
+    exe.run(cut_among(2), feed=first)
+    assert shard_sizes("fc_0.w_0") == [(3, 5)] * 2
+    fluid.io.save_persistables(exe, str(tmp_path), main)
+    found = []
+    for program, sizes in ((cut_among(2), [(3, 5)] * 2), (cut_among(3), [(2, 5)] * 3), (main, [(6, 5)])):
+        fluid.io.load_persistables(exe, str(tmp_path), main)
+        found.append([exe.run(program, feed=feed, fetch_list=[loss])[0].item() for feed in rest])
+        assert shard_sizes("fc_0.w_0") == sizes
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+
+
 def test_no_device_holds_the_whole_of_a_parameter_that_is_cut():
     x = fluid.layers.data("x", [64])
     hidden = fluid.layers.fc(fluid.layers.fc(x, 4096, act="relu", bias_attr=False), 64, bias_attr=False)

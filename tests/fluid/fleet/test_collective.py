@@ -57,7 +57,8 @@ def train(fleet, loss, steps=3):
 
 def test_the_program_is_compiled_for_all_workers():
     fleet, (_, loss) = make_fleet(index=1), make_loss()
-    updates, pairs = minimize(fleet, loss)
+    accepted = {"use_hierarchical_allreduce": True, "hierarchical_allreduce_inter_nranks": 2, "nccl_comm_num": 2}
+    updates, pairs = minimize(fleet, loss, **accepted)
     assert [op.type for op in updates] == ["momentum"] * 4 and len(pairs) == 4
     compiled = fleet.main_program
     assert isinstance(compiled, fluid.CompiledProgram) and fleet.startup_program is fluid.default_startup_program()
