@@ -21,7 +21,6 @@ _COLLATE = "planned; use fluid.io.DataLoader.from_generator with a reader"
 _PLACES = "planned; without it, all operators run at the place of the executor"
 _CPP = "not planned, as operators are JAX functions here; use refluid.jax_layer or fluid.layers.py_func"
 _VERSION_1 = "not planned, as it belongs to the Paddle before Fluid"
-_SEARCH = "planned, with the other layers of contrib; refluid.jax_layer can stand in"
 _MKLDNN = "not planned, as it prepares models for Intel's library; use fluid.contrib.slim.quantization passes"
 
 # Module -> names -> whether they are planned, and what to use instead.
@@ -59,17 +58,8 @@ MISSING: dict[str, dict[str, str]] = {
         "check_saved_vars_try_dump": "planned; use check_pruned_program_vars, or refluid check for a saved model",
     },
     "paddle.fluid.contrib": {
-        "BasicGRUUnit BasicLSTMUnit basic_gru basic_lstm": "planned; use layers.rnn with layers.GRUCell or LSTMCell",
         "Compressor": "planned; use fluid.contrib.slim.quantization passes to quantise",
-        "ctr_metric_bundle": "planned; use layers.auc and layers.reduce_sum",
-        "fused_elemwise_activation": "planned; use two layers, which XLA fuses",
-        "fused_embedding_seq_pool": "planned; use layers.embedding and layers.sequence_pool, which XLA fuses",
-        "multiclass_nms2": "planned, with detection",
-        "tree_conv": "planned; refluid.jax_layer can stand in",
-        "match_matrix_tensor partial_concat partial_sum rank_attention search_pyramid_hash "
-        "sequence_topk_avg_pooling shuffle_batch tdm_child tdm_sampler var_conv_2d": _SEARCH,
     },
-    "paddle.fluid.contrib.layers": {"metric_op rnn_impl": "planned, with the other layers of contrib"},
     "paddle.fluid.contrib.mixed_precision": {
         "fp16_utils": "not planned; fluid.contrib.mixed_precision.decorate rewrites programs",
     },
@@ -91,7 +81,6 @@ MISSING: dict[str, dict[str, str]] = {
         "arange": "planned; use layers.range",
         "clamp": "planned; use layers.clip",
         "elementwise_equal": "planned; use layers.equal",
-        "filter_by_instag": "planned; use layers.gather with layers.where",
         "flip": "planned; use layers.reverse",
         "full": "planned; use layers.fill_constant",
         "full_like": "planned; use layers.zeros_like and layers.scale",

@@ -23,10 +23,12 @@ _READERS = "tests/fluid/test_reader_layers.py::test_an_op_that_makes_a_reader_is
 _BACKWARD = "tests/ir/test_backward.py"
 _EXCHANGE = f"{_EXCHANGED}::test_an_op_of_an_exchange_does_not_run_by_itself"
 _BRIDGES, _FUSED = "tests/bridges", "tests/ops/fused/test_fused.py"
+_RETRIEVAL = "tests/ops/retrieval/test_retrieval.py"
 _JAX = f"{_BRIDGES}/test_jax_layer.py"
 TESTED_ELSEWHERE = {
     # Real Fluid has these on GPUs only.
     "cudnn_lstm": ("tests/ops/sequence/test_recurrence.py::test_cudnn_lstm_reads_its_weights_in_the_order_of_cudnn"),
+    "rank_attention": f"{_RETRIEVAL}::test_rank_attention_multiplies_by_the_matrix_of_both_ranks",
     "dgc": "tests/ops/optimizer/test_optimizer_rules.py::test_dgc_keeps_what_it_does_not_pass_on",
     "sync_batch_norm": "tests/ops/nn/test_norm.py::test_sync_batch_norm_is_batch_norm_on_one_device",
     # Files, not values.
@@ -121,6 +123,7 @@ ON_SEQUENCES = {
     "recurrent": {},
     "reorder_lod_tensor_by_rank": {},
     "row_conv": {"empty": "real Fluid fails", **_OUTER_FOR_ROWS},
+    "pyramid_hash": _ONE_LEVEL,
     "sequence_concat": _OUTER_FOR_ROWS,
     "sequence_conv": _ONE_LEVEL,
     "sequence_enumerate": _ONE_LEVEL,

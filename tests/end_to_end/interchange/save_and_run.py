@@ -27,7 +27,7 @@ LENGTHS = "lengths_of_"  # what the lengths of sequences are called beside their
 
 
 def params_file(name):
-    return "params" if name in COMBINED else None
+    return "params" if name in COMBINED or name.startswith("optimized_") else None
 
 
 def save(fluid, build, folder):

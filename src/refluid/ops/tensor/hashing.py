@@ -1,4 +1,4 @@
-"""The hash op: 64-bit xxHash of integer rows, bit-identical to Fluid's, in wrapping uint64 arithmetic."""
+"""xxHash of rows of integers, bit-identical to Fluid's, in wrapping arithmetic; the hash op."""
 
 from __future__ import annotations
 
@@ -54,6 +54,34 @@ def xxhash64(words: list[Any], half_word: Any, seed: int) -> Any:
     digest = (digest ^ (digest >> np.uint64(33))) * _P2
     digest = (digest ^ (digest >> np.uint64(29))) * _P3
     return digest ^ (digest >> np.uint64(32))
+
+
+_Q1, _Q2, _Q3, _Q4, _Q5 = (  # the primes of XXH32
+    np.uint32(prime) for prime in (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+)
+
+
+def _rotate32(x: Any, bits: int) -> Any:
+    return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
+
+
+def xxhash32(words: list[Any], seed: int) -> Any:
+    """XXH32 of rows of bytes; ``words`` are columns of 4-byte words."""
+    with np.errstate(over="ignore"):
+        start = np.uint32(seed)
+        lanes = [start + _Q1 + _Q2, start + _Q2, start, start - _Q1]
+        digest = start + _Q5
+    stripes = len(words) // 4
+    if stripes:
+        for i in range(4 * stripes):
+            lanes[i % 4] = _rotate32(lanes[i % 4] + words[i] * _Q2, 13) * _Q1
+        digest = sum((_rotate32(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)), np.uint32(0))
+    digest = digest + np.uint32(4 * len(words))
+    for word in words[4 * stripes :]:
+        digest = _rotate32(digest + word * _Q3, 17) * _Q4
+    digest = (digest ^ (digest >> np.uint32(15))) * _Q2
+    digest = (digest ^ (digest >> np.uint32(13))) * _Q3
+    return digest ^ (digest >> np.uint32(16))
 
 
 def _columns(x: Any) -> tuple[list[Any], Any]:

@@ -6,30 +6,31 @@ import copy
 from typing import Any
 
 from paddle.fluid import layers
-from paddle.fluid.layer_helper import LayerHelper
+from paddle.fluid.layers._topics.core.layer import Layer
 from paddle.fluid.param_attr import ParamAttr
-from refluid.ir import Variable, unique_name
+from refluid.ir import Variable
 
 
-class _Unit:
+class _Unit(Layer):
     """A step whose parameters are created on first use."""
 
     kind: str
 
     def __init__(self, name_scope: str, hidden_size: int, param_attr, bias_attr, gate_activation, activation, dtype):
-        self._helper = LayerHelper(self.kind, name=unique_name.generate(f"{name_scope}/{self.kind}"))
+        super().__init__(name_scope, self.kind)
         self._hidden_size = hidden_size
         self._param_attr, self._bias_attr = param_attr, bias_attr
         self._gate_activation = gate_activation or layers.sigmoid
         self._activation = activation or layers.tanh
         self._dtype = dtype
-        self._parameters: list[Any] = []
+        self._made: list[Any] = []  # None for a bias that is left out
 
-    def _parameter(self, attr: Any, suffix: str, shape: list[int], *, is_bias: bool = False) -> Variable:
+    def _parameter(self, attr: Any, suffix: str, shape: list[int], *, is_bias: bool = False) -> Any:
         attr = copy.copy(ParamAttr._to_attr(attr))
         if attr and attr.name is not None:
             attr.name += suffix
-        return self._helper.create_parameter(attr=attr, shape=shape, dtype=self._dtype, is_bias=is_bias)
+        made = self.create_parameter(attr, shape, self._dtype, is_bias)
+        return made if made is None else self.add_parameter(made.name, made)
 
 
 class BasicGRUUnit(_Unit):
@@ -54,17 +55,18 @@ class BasicGRUUnit(_Unit):
     ):
         super().__init__(name_scope, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
 
-    def __call__(self, input, pre_hidden) -> Variable:
+    def forward(self, input, pre_hidden) -> Variable:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Returns the new hidden state."""
         size = self._hidden_size
-        if not self._parameters:
+        if not self._made:
             height = input.shape[-1] + size
-            self._parameters = [
+            self._made = [
                 self._parameter(self._param_attr, "_gate", [height, 2 * size]),
                 self._parameter(self._param_attr, "_candidate", [height, size]),
                 self._parameter(self._bias_attr, "_gate", [2 * size], is_bias=True),
                 self._parameter(self._bias_attr, "_candidate", [size], is_bias=True),
             ]
-        of_gates, of_candidate, gate_bias, candidate_bias = self._parameters
+        of_gates, of_candidate, gate_bias, candidate_bias = self._made
         gates = _biased(layers.matmul(layers.concat([input, pre_hidden], 1), of_gates), gate_bias)
         reset, update = layers.split(self._gate_activation(gates), num_or_sections=2, dim=1)
         seen = layers.concat([input, reset * pre_hidden], 1)
@@ -98,14 +100,17 @@ class BasicLSTMUnit(_Unit):
         self._forget_bias = layers.fill_constant([1], dtype=dtype, value=forget_bias)
         self._forget_bias.stop_gradient = False
 
-    def __call__(self, input, pre_hidden, pre_cell) -> tuple[Variable, Variable]:
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, input, pre_hidden, pre_cell
+    ) -> tuple[Variable, Variable]:
+        """Returns the new hidden state and cell."""
         size = self._hidden_size
-        if not self._parameters:
-            self._parameters = [
+        if not self._made:
+            self._made = [
                 self._parameter(self._param_attr, "", [input.shape[-1] + size, 4 * size]),
                 self._parameter(self._bias_attr, "", [4 * size], is_bias=True),
             ]
-        weight, bias = self._parameters
+        weight, bias = self._made
         gates = _biased(layers.matmul(layers.concat([input, pre_hidden], 1), weight), bias)
         i, j, f, o = layers.split(gates, num_or_sections=4, dim=-1)
         kept = layers.elementwise_mul(pre_cell, layers.sigmoid(layers.elementwise_add(f, self._forget_bias)))

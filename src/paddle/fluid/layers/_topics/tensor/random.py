@@ -93,20 +93,24 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
     """
     check_type(x, "x", Variable, "random_crop")
     helper = LayerHelper("random_crop")
-    attrs: dict[str, Any] = {"shape": list(shape)}
     out = helper.create_variable_for_type_inference(x.dtype)
+    seed, attrs = carried_seed(helper, seed)
+    inputs, outputs = {"X": [x], "Seed": [seed]}, {"Out": [out], "SeedOut": [seed]}
+    helper.append_op(type="random_crop", inputs=inputs, outputs=outputs, attrs={"shape": list(shape), **attrs})
+    return out
+
+
+def carried_seed(helper: LayerHelper, seed: int | Variable | None) -> tuple[Variable, dict[str, Any]]:
+    """Returns a variable that carries a seed from run to run, and the attributes that say where it begins."""
     if seed is None:
         seed = int(np.random.randint(-65536, 65536))
-    check_type(seed, "seed", (int, Variable), "random_crop")
-    if isinstance(seed, int):
-        attrs["startup_seed"], first = seed, Constant(seed)
-        name = unique_name.generate("random_crop_seed")
-        seed = helper.create_variable(name=name, shape=[1], dtype="int64", persistable=True)
-        # Fluid leaves the variable uninitialized until the op runs; here the startup program fills it.
-        helper.set_variable_initializer(seed, first)
-    inputs, outputs = {"X": [x], "Seed": [seed]}, {"Out": [out], "SeedOut": [seed]}
-    helper.append_op(type="random_crop", inputs=inputs, outputs=outputs, attrs=attrs)
-    return out
+    check_type(seed, "seed", (int, Variable), helper.layer_type)
+    if isinstance(seed, Variable):
+        return seed, {}
+    name = unique_name.generate(f"{helper.layer_type}_seed")
+    variable = helper.create_variable(name=name, shape=[1], dtype="int64", persistable=True)
+    # Fluid leaves the variable uninitialized until the op runs; here the startup program fills it.
+    return helper.set_variable_initializer(variable, Constant(seed)), {"startup_seed": seed}
 
 
 def _batch_size_like(
