@@ -152,13 +152,14 @@ def _make_up_one_by_one(rule, w, slots, width, rates, blocks, version, now, g, b
     if decays and now - version > MOST_MISSED:
         number = now - MOST_MISSED
         _let_decay(rule, slots, width, number - version)
+    power, other = rule[A] ** number, rule[B] ** number
     while number < now:
-        number += 1
+        number, power, other = number + 1, power * rule[A], other * rule[B]
         for i in range(width):
             g[i], before[i] = 0.0, w[i]
         if decays:
             decay(rule, w, g, width)
-        step(rule, w, slots, width, g, w.dtype.type(_rate_of(number, now, rates, blocks)), number)
+        step(rule, w, slots, width, g, w.dtype.type(_rate_of(number, now, rates, blocks)), power, other)
         if decays:
             continue
         moved = False

@@ -19,8 +19,9 @@ RULE_SIZE = 11
 
 
 @part
-def step(rule, w, slots, width, g, rate, number):
-    """Updates a row with a gradient: its weights ``w`` and its ``slots``; ``number`` counts the steps, from 1 on.
+def step(rule, w, slots, width, g, rate, power, other):
+    """Updates a row with a gradient: its weights ``w`` and its ``slots``. ``power`` and ``other`` are A and B to the
+    number of the step, from 1 on.
 
     Constants are those of the ops: A is mu, beta1, decay or rho; B beta2, momentum or l1; C epsilon or l2; FLAG
     use_nesterov or centered.
@@ -54,14 +55,14 @@ def step(rule, w, slots, width, g, rate, number):
             w[i] -= np.sqrt((update + c) / (squared + c)) * g[i]
     elif kind == ADAM:
         # In float32, as the op computes it: 1 - 0.999 has only four digits there.
-        corrected = rate * np.sqrt(one - w.dtype.type(b**number)) / (one - w.dtype.type(a**number))
+        corrected = rate * np.sqrt(one - w.dtype.type(other)) / (one - w.dtype.type(power))
         for i in range(width):
             first = a * slots[i] + (one - a) * g[i]
             second = b * slots[width + i] + (one - b) * g[i] * g[i]
             slots[i], slots[width + i] = first, second
             w[i] -= corrected * first / (np.sqrt(second) + c)
     elif kind == ADAMAX:
-        corrected = rate / (one - w.dtype.type(a**number))
+        corrected = rate / (one - w.dtype.type(power))
         for i in range(width):
             first = a * slots[i] + (one - a) * g[i]
             largest = max(abs(g[i]), b * slots[width + i] + c)

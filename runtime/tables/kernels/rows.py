@@ -41,7 +41,7 @@ from refluid.runtime.tables.kernels.memory import (
     pointer_to,
 )
 from refluid.runtime.tables.kernels.missed import MAP_SIZE, RATES, catch_up
-from refluid.runtime.tables.kernels.optimizers import ADD, HIGHEST, KIND, LOWEST, SCALE, decay, drifts, step
+from refluid.runtime.tables.kernels.optimizers import ADD, HIGHEST, KIND, LOWEST, SCALE, A, B, decay, drifts, step
 
 _MARKS = np.empty(0, np.uint8)
 
@@ -183,6 +183,7 @@ def _push(control, ids, places, grads, rule, rates, blocks, large, now, beginnin
     elements, moves = _elements(control, grads), drifts(rule)
     marks = carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
     rate, decays = scratch.dtype.type(rates[now % RATES]), rule[KIND] != ADD
+    power, other = rule[A] ** now, rule[B] ** now
     scale, lowest, highest = g.dtype.type(rule[SCALE]), g.dtype.type(rule[LOWEST]), g.dtype.type(rule[HIGHEST])
     for begin in range(start, count, AT_ONCE):
         end = min(begin + AT_ONCE, count)
@@ -213,7 +214,7 @@ def _push(control, ids, places, grads, rule, rates, blocks, large, now, beginnin
             if decays:
                 decay(rule, w, g, width)
             if moves or not is_new:
-                step(rule, w, s, width, g, rate, now)
+                step(rule, w, s, width, g, rate, power, other)
             if control[PRECISION] != NATIVE:
                 pack_at_random(control, row, w, _seed(ids[begin + i], now))
             words[header + VERSION] = uint32(now)
