@@ -148,7 +148,8 @@ def test_clipping_by_the_norm_of_all_gradients_comes_from_fluid():
     def optimizer():
         return refluid.OptaxOptimizer(optax.adam(1e-2), grad_clip=fluid.clip.GradientClipByGlobalNorm(0.1))
 
-    expected, job = locally(built_with(optimizer)), as_job(built_with(optimizer))
+    build = built_with(optimizer, flax=True)
+    expected, job = locally(build), as_job(build)
     for param, value in expected.items():
         np.testing.assert_allclose(job.whole(param), value, atol=1e-5, err_msg=param)
 

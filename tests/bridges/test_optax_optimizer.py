@@ -132,6 +132,19 @@ def test_hyperparameters_are_variables():
     assert not np.array_equal(value("fc_0.w_0"), before)
 
 
+def test_a_named_optimizer_counts_apart_for_every_loss():
+    x, optimizer = fluid.layers.data("x", [2]), refluid.OptaxOptimizer(optax.adam(0.1), name="opt")
+    for _ in range(2):
+        optimizer.minimize(fluid.layers.mean(fluid.layers.fc(x, 1)))
+    started().run(feed={"x": np.ones((1, 2), "float32")})
+    assert [value(name).item() for name in ("opt.0.count", "opt.0.count_0")] == [1, 1]
+
+
+def test_an_optimizer_without_parameters_does_nothing():
+    x = fluid.layers.data("x", [2], stop_gradient=False)
+    assert refluid.OptaxOptimizer(optax.adam(0.1)).minimize(fluid.layers.mean(x)) == ([], [])
+
+
 def test_clipping_regularization_and_rates_of_single_parameters_come_before_the_transformation():
     x = fluid.layers.data("x", [2], append_batch_size=False)
     one = fluid.initializer.Constant(1.0)
@@ -145,7 +158,7 @@ def test_clipping_regularization_and_rates_of_single_parameters_come_before_the_
         regularization=fluid.regularizer.L2Decay(0.5),
         grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0),
     )
-    optimizer.minimize(loss)
+    optimizer.apply_gradients(optimizer.backward(loss))  # the two halves of minimize
     started().run(feed={"x": np.array([3, 4], "float32")})
     clipped = np.array([3, 4]) / np.sqrt(50)
     np.testing.assert_allclose(value("slow"), 1 - 0.1 * (clipped + 0.5), rtol=1e-6)
@@ -173,30 +186,54 @@ def test_sparse_gradients_update_their_own_rows():
     np.testing.assert_array_equal(value("table")[1], second[1])
 
 
-def test_sparse_gradients_of_transformations_that_need_all_of_it_are_refused():
+@pytest.mark.parametrize(
+    ("transformation", "reason"),
+    [
+        (optax.lamb(0.1), "needs whole gradients of it"),
+        (
+            TRANSFORMATIONS["finite"][0],
+            "looks at several parameters at once: state that all parameters share depends on",
+        ),
+    ],
+)
+def test_sparse_gradients_of_transformations_that_need_all_of_it_are_refused(transformation, reason):
+    problem = f"gradient of table is sparse, but the transformation {reason}"
     with pytest.raises(
-        OpError, match="gradient of table is sparse, but the transformation needs whole(.|\n)*is_sparse"
+        OpError, match=rf"{problem}(.|\n)*table  float32\[5, 3\](.|\n)*test_optax(.|\n)*is_sparse=False"
     ):
-        embedded(optax.lamb(0.1))
+        embedded(transformation)
 
 
 RESUME = """
-import sys
-import numpy as np, optax
+import json, sys
+from pathlib import Path
+import flax.linen as nn, numpy as np, optax
 import paddle.fluid as fluid, refluid
-fluid.default_startup_program().random_seed = 3
+from refluid.random_state import program_random_state, restore_program_random_state
+
+class Block(nn.Module):
+    @nn.compact
+    def __call__(self, x, train):
+        x = nn.BatchNorm(use_running_average=not train)(nn.Dense(4)(x))
+        return nn.Dropout(0.5, deterministic=not train)(x)
+
+main, startup, scope = fluid.default_main_program(), fluid.default_startup_program(), fluid.global_scope()
+main.random_seed = startup.random_seed = 3
 x = fluid.layers.data("x", [6])
-loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(x, 4, act="tanh")))
+loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(refluid.flax_layer(Block(), x), 4, act="tanh")))
 refluid.OptaxOptimizer(optax.adamw(optax.cosine_decay_schedule(0.1, 20))).minimize(loss)
 exe = fluid.Executor(fluid.CPUPlace())
-exe.run(fluid.default_startup_program())
+exe.run(startup)
 folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+state = Path(folder + ".json")
 if first:
     fluid.io.load_persistables(exe, folder)
+    restore_program_random_state(json.loads(state.read_text()), scope, main)
 for step in range(first, last):
     feed = {"x": np.random.RandomState(step).rand(3, 6).astype("float32")}
     print(exe.run(feed=feed, fetch_list=[loss])[0].tobytes().hex())
 fluid.io.save_persistables(exe, folder)
+state.write_text(json.dumps(program_random_state(scope, main)))
 """
 
 

@@ -90,15 +90,10 @@ class OptaxOptimizer(Optimizer):
     def _update_apart(self, block: Any, whole: Transformation, pairs: Sequence[tuple[Variable, Variable]]) -> None:
         now = self._append_clock(block, whole)
         for param, grad in pairs:
-            states = [self._state_of(param, whole, leaf) for leaf in whole.owned(param.name)]
             is_whole = param.name in whole.separation.whole
-            if is_whole and grad.type == VarType.SELECTED_ROWS:
-                raise OpError(
-                    "OptaxOptimizer",
-                    f"the gradient of {param.name} is sparse, but the transformation needs whole gradients of it",
-                    hint="build the embedding with is_sparse=False, or choose one that works element by element",
-                    written_at=str(user_line()),
-                )
+            if is_whole:
+                _refuse_sparse(param, grad, "the transformation needs whole gradients of it")
+            states = [self._state_of(param, whole, leaf) for leaf in whole.owned(param.name)]
             with param.block.program._optimized_guard([param, grad]):
                 block.append_op(
                     type="optax_update" if is_whole else "optax_row_update",
@@ -129,6 +124,8 @@ class OptaxOptimizer(Optimizer):
         self, block: Any, whole: Transformation, pairs: Sequence[tuple[Variable, Variable]], reason: str
     ) -> None:
         params, grads = [p for p, _ in pairs], [g for _, g in pairs]
+        for param, grad in pairs:
+            _refuse_sparse(param, grad, f"the transformation looks at several parameters at once: {reason}")
         by_name = {param.name: param for param in params}
         states = [
             self._shared_state(whole, leaf) if leaf.owner is None else self._state_of(by_name[leaf.owner], whole, leaf)
@@ -147,7 +144,10 @@ class OptaxOptimizer(Optimizer):
         assert self.helper is not None
         first = next(iter(whole.params.values()))
         value = np.asarray(whole.initial(leaf, np.zeros(first.shape, first.dtype)))
-        return self._kept(f"{self.helper.name}.{leaf.name}", leaf, NumpyArrayInitializer(value))
+        name = f"{self.helper.name}.{leaf.name}"
+        if name in default_main_program().global_block().vars:  # of an earlier call of minimize, for another loss
+            name = unique_name.generate(name)
+        return self._kept(name, leaf, NumpyArrayInitializer(value))
 
     def _state_of(self, param: Variable, whole: Transformation, leaf: Leaf) -> Variable:
         """A state of a parameter; the startup program computes those that begin with more than one number."""
@@ -181,6 +181,18 @@ class OptaxOptimizer(Optimizer):
             name=name, dtype=variable.dtype, shape=variable.shape, persistable=True, initializer=initializer
         )
         return variable
+
+
+def _refuse_sparse(param: Variable, grad: Variable, reason: str) -> None:
+    if grad.type == VarType.SELECTED_ROWS:
+        raise OpError(
+            "OptaxOptimizer",
+            f"the gradient of {param.name} is sparse, but {reason}",
+            [f"parameter   {param.name}  {as_numpy(param.dtype)}{list(param.shape)}"],
+            hint="build the embedding with is_sparse=False, or choose a transformation that works element by element; "
+            "clip with grad_clip=fluid.clip.GradientClipByGlobalNorm",
+            written_at=str(user_line()),
+        )
 
 
 def _factor(param: Variable) -> float:
