@@ -25,6 +25,7 @@ from paddle.fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decora
 from paddle.fluid.contrib.op_frequence import op_freq_statistic
 from paddle.fluid.contrib.quantize import QuantizeTranspiler
 from paddle.fluid.contrib.reader import distributed_batch_reader
+from paddle.fluid.contrib.slim import Compressor
 from paddle.fluid.contrib.trainer import *  # noqa: F403
 from paddle.fluid.contrib.utils import (
     HDFSClient,
@@ -36,7 +37,16 @@ from paddle.fluid.contrib.utils import (
 )
 
 __all__ = ["decoder", "inferencer", "memory_usage_calc", "mixed_precision", "op_frequence", "reader", "trainer"]
-__all__ += ["AutoMixedPrecisionLists", "QuantizeTranspiler", "decorate", "layers", "quantize", "slim", "utils"]
+__all__ += [
+    "AutoMixedPrecisionLists",
+    "Compressor",
+    "QuantizeTranspiler",
+    "decorate",
+    "layers",
+    "quantize",
+    "slim",
+    "utils",
+]
 __all__ += ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder", "op_freq_statistic", *trainer.__all__]
 __all__ += layers.__all__
 __all__ += ["HDFSClient", "Inferencer", "distributed_batch_reader", "memory_usage", "multi_download", "multi_upload"]

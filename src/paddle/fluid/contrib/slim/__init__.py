@@ -1,5 +1,7 @@
 """Smaller models: quantisation, pruning, distillation."""
 
 from paddle._missing import missing_names
+from paddle.fluid.contrib.slim.core import Compressor
 
+__all__ = ["Compressor"]
 __getattr__ = missing_names(__name__)

@@ -1,10 +1,11 @@
-"""Quantisation: passes over graphs."""
+"""Quantisation: passes over graphs, and a strategy."""
 
 from paddle._missing import missing_names
 from paddle.fluid.contrib.slim.quantization import quantization_pass
 from paddle.fluid.contrib.slim.quantization.quantization_pass import *  # noqa: F403
+from paddle.fluid.contrib.slim.quantization.quantization_strategy import QuantizationStrategy
 
-__all__: list[str] = []
+__all__ = ["QuantizationStrategy"]
 __all__ += quantization_pass.__all__
 
 __getattr__ = missing_names(__name__)
