@@ -57,22 +57,18 @@ MISSING: dict[str, dict[str, str]] = {
     "paddle.fluid.incubate.fleet.utils.utils": {
         "check_saved_vars_try_dump": "planned; use check_pruned_program_vars, or refluid check for a saved model",
     },
-    "paddle.fluid.contrib": {
-        "Compressor": "planned; use fluid.contrib.slim.quantization passes to quantise",
-    },
     "paddle.fluid.contrib.mixed_precision": {
         "fp16_utils": "not planned; fluid.contrib.mixed_precision.decorate rewrites programs",
     },
-    "paddle.fluid.contrib.slim": {
-        "Compressor core distillation graph nas prune searcher": (
-            "planned; use fluid.contrib.slim.quantization passes to quantise"
+    "paddle.fluid.contrib.slim.nas": {
+        "ControllerServer SearchAgent controller_server lock search_agent": (
+            "not planned, as a search runs in one process here; use fluid.contrib.slim.searcher.SAController"
         ),
     },
     "paddle.fluid.contrib.slim.quantization": {
         "PostTrainingQuantization WeightQuantization post_training_quantization": (
             "planned; train with QuantizationTransformPass"
         ),
-        "QuantizationStrategy quantization_strategy": "planned, with Compressor; train with QuantizationTransformPass",
         "MKLDNNPostTrainingQuantStrategy Qat2Int8MkldnnPass QatInt8MkldnnPass mkldnn_post_training_strategy "
         "qat2_int8_mkldnn_pass qat_int8_mkldnn_pass": _MKLDNN,
     },

@@ -19,8 +19,15 @@ from paddle._missing import MISSING, find
 HERE = Path(__file__).parent
 # Importing these raises an error of its own that says what to use instead.
 REFUSED = ("paddle.fluid.dygraph", "paddle.fluid.incubate.fleet.parameter_server.pslib")
-# Fluid's name for a list that is not one: ["test, get_dict"].
-LISTED_WRONGLY = {"paddle.dataset.conll05"}
+# Fluid's name for a list that is not one: ["test, get_dict"]. And lists that the package around a module extends by the
+# names of its other modules.
+LISTED_WRONGLY = {
+    "paddle.dataset.conll05",
+    *(
+        f"paddle.fluid.contrib.slim.{module}"
+        for module in ("distillation.distiller", "graph.executor", "nas.light_nas_strategy", "prune.pruner")
+    ),
+}
 
 
 def read_names() -> dict[str, list[str]]:
