@@ -1,7 +1,7 @@
 """Chapters of Fluid's book on small made-up data, trained for 30 steps from fixed parameters. Losses are recorded.
 
 Runs on Python 3.7 too, because the oracle imports it. Cells of LSTMs do not have a multiple of 8 columns here: in those
-real 1.8.5 loses the gradient that goes through the cell (its AVX kernel; finite differences show it).
+real 1.8.5 loses the gradient that goes through the cell (differs: lstm-of-8).
 """
 
 import numpy as np

@@ -375,7 +375,7 @@ def operator_key(op: Operator, context: Context) -> Any:
     The operator's own seed fixes the numbers permanently, as in Fluid. Otherwise they depend on the program's seed, the
     name of the variable and, unless the variable is a parameter being initialised, the step. Names are used instead of
     positions, so that a copy of the operator in a clone or a recomputed segment draws the same numbers, and so does its
-    gradient.
+    gradient (differs: seeded-dropout, seeded-parameters).
     """
     seed = op.attrs.get("seed", 0)
     if seed and op.attrs.get("fix_seed", True):

@@ -273,7 +273,7 @@ def while_that_never_runs(fluid, x):
     return out
 
 
-@layer_case(CASES, grads=False, x=f32(2, 4))  # real Fluid's gradients count the last turn only
+@layer_case(CASES, grads=False, x=f32(2, 4))  # differs: while-gradient
 def while_loop(fluid, x):
     layers = fluid.layers
     i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 4)

@@ -100,7 +100,8 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     """Computes (input - label)^2 element-wise.
 
     Raises:
-      ValueError: the difference would be larger than both, as with [N, 1] and [N]. Real Fluid trains on all pairs.
+      ValueError: the difference would be larger than both, as with [N, 1] and [N]. Real Fluid trains on all
+        pairs (differs: all-pairs).
     """
     require_floating("square_error_cost", input=input, label=label)
     helper = LayerHelper("square_error_cost", input=input)

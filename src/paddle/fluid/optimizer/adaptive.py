@@ -105,7 +105,7 @@ class RMSPropOptimizer(Optimizer):
 
 
 class FtrlOptimizer(Optimizer):
-    """Follow the regularized leader: with ``l1``, most parameters become exactly zero."""
+    """Follow the regularized leader: with ``l1``, most parameters become exactly zero (differs: ftrl-l2)."""
 
     type = "ftrl"
     attributes = {"l1": "_l1", "l2": "_l2", "lr_power": "_lr_power"}

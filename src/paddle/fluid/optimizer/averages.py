@@ -149,7 +149,8 @@ class ExponentialMovingAverage(_Averaged):
                 shape=[1], value=self._decay, dtype="float32", persistable=True, name="scheduled_ema_decay_rate"
             )
             if self._thres_steps is not None:
-                # Step counters are int64. Real Fluid divides them as integers, which gives 0, and then uses ``decay``.
+                # Step counters are int64. Real Fluid divides them as integers, which gives 0, and then uses ``decay``
+                # (differs: ema-thres-steps).
                 steps = layers.cast(self._thres_steps, "float32")
                 grown = (steps + 1.0) / (steps + 10.0)
                 # Fluid expresses this minimum as a Switch with two assignments.
@@ -174,7 +175,8 @@ class ExponentialMovingAverage(_Averaged):
             for param, backup in self._params_tmps:
                 here = block._clone_variable(param)
                 layers.assign(input=here, output=block._clone_variable(backup))
-                # Fluid divides the stored average in place, so applying it twice corrupts it; here it stays unchanged.
+                # Fluid divides the stored average in place, so applying it twice corrupts it; here it stays unchanged
+                # (differs: ema-apply).
                 average = block._clone_variable(self._ema_vars[param.name])
                 layers.assign(input=average / share, output=here)
 

@@ -69,7 +69,7 @@ def softmax_with_cross_entropy(logits, label, *, soft_label=False, ignore_index=
 def softmax_with_cross_entropy_grad(label, probabilities, loss_grad, *, soft_label=False, ignore_index=-100, axis=-1):
     """(softmax - label) * dloss. As in Fluid, no gradient flows through Softmax.
 
-    Ignored rows get zeros, as in Fluid's GPU kernel; its CPU kernel does not apply ``ignore_index`` to the gradient.
+    Ignored rows get zeros, as in Fluid's GPU kernel; its CPU kernel forgets ``ignore_index`` (differs: ignore-index).
     """
     if soft_label:
         return (probabilities - label) * loss_grad

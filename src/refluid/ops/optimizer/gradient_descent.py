@@ -78,7 +78,7 @@ def dpsgd(param, grad, learning_rate, *, clip=10.0, batch_size=16.0, sigma=1.0, 
     """SGD on the gradient clipped to norm ``clip``, with Gaussian noise of deviation sigma / batch_size.
 
     Real Fluid draws one number and adds it to every element. Differential privacy requires independent noise, so here
-    every element has its own.
+    every element has its own (differs: dpsgd-noise).
     """
     grad = dense_gradient(grad)
     clipped = grad / jnp.maximum(norm(grad) / clip, 1)

@@ -2,6 +2,7 @@
 
 An update rule written with `Touched` handles both. With SelectedRows, a table is read and written only at those rows,
 in place if its buffer is donated, so that the time of a step depends on the batch, not on the height of the table.
+Updates of rows equal those of a dense gradient (differs: sparse-momentum, sparse-rmsprop, sparse-adam).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from refluid.ops.core.static import integers
 
 @op("pad", inputs="X", outputs="Out", row_wise=lambda attrs, arguments: not any(attrs["paddings"][:2]))
 def pad(x, *, paddings, pad_value=0.0):
-    """x padded with a constant; ``paddings`` lists before and after for each axis in turn."""
+    """x padded with a constant; ``paddings`` lists before and after for each axis in turn (differs: pad-gradient)."""
     if len(paddings) != 2 * x.ndim:
         raise ValueError(f"paddings {list(paddings)} must be two numbers for each of the {x.ndim} dims of X")
     widths = list(zip(paddings[0::2], paddings[1::2], strict=True))
