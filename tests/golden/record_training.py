@@ -1,6 +1,6 @@
 """Records what real Fluid computes in the training cases. Run it with the oracle's interpreter:
 
-    PYTHONPATH=tests ORACLE/bin/python tests/golden/record_training.py [small|models|books|translation|decoders]
+    PYTHONPATH=tests ORACLE/bin/python tests/golden/record_training.py [small|models|books|translation|decoders|...]
 
 Each group of train_cases.py becomes data/training_<group>.npz.
 """

@@ -5,7 +5,7 @@ Runs on Python 3.7 too, because the oracle imports it.
 
 import numpy as np
 
-from golden import train_books, train_decoders, train_models, train_translation
+from golden import train_books, train_decoders, train_detectors, train_models, train_translation
 from golden.case import f32, ints
 from golden.training import TrainCase
 
@@ -16,6 +16,7 @@ GROUPS = {
     "books": train_books.CASES,
     "translation": train_translation.CASES,
     "decoders": train_decoders.CASES,
+    "detectors": train_detectors.CASES,
 }
 
 

@@ -55,13 +55,12 @@ class ChunkEvaluator(Evaluator):
     """Precision, recall and F1 of the chunks found by a sequence tagger."""
 
     def __init__(self, input, label, chunk_scheme, num_chunk_types, excluded_chunk_types=None):
-        chunk_eval = _layer("chunk_eval", "ChunkEvaluator")
         super().__init__("chunk_eval")
         names = ("num_infer_chunks", "num_label_chunks", "num_correct_chunks")
         self.num_infer_chunks, self.num_label_chunks, self.num_correct_chunks = (
             self._create_state(name, "int64", [1]) for name in names
         )
-        *self.metrics, infer, labelled, correct = chunk_eval(
+        *self.metrics, infer, labelled, correct = layers.chunk_eval(
             input, label, chunk_scheme, num_chunk_types, excluded_chunk_types
         )
         self._accumulate(self.states, [infer, labelled, correct])
@@ -79,12 +78,11 @@ class EditDistance(Evaluator):
     """The average edit distance of sequences, and the fraction of sequences with errors."""
 
     def __init__(self, input, label, ignored_tokens=None, **kwargs):
-        edit_distance = _layer("edit_distance", "EditDistance")
         super().__init__("edit_distance", **kwargs)
         self.total_distance = self._create_state("total_distance", "float32", [1])
         self.seq_num = self._create_state("seq_num", "int64", [1])
         self.instance_error = self._create_state("instance_error", "int64", [1])
-        distances, seq_num = edit_distance(input=input, label=label, ignored_tokens=ignored_tokens)
+        distances, seq_num = layers.edit_distance(input=input, label=label, ignored_tokens=ignored_tokens)
         zero = layers.fill_constant(shape=[1], value=0.0, dtype="float32")
         right = layers.cast(x=layers.equal(distances, zero), dtype="int64")
         wrong = layers.elementwise_sub(x=seq_num, y=layers.reduce_sum(right))
@@ -97,10 +95,3 @@ class EditDistance(Evaluator):
         if not count:
             raise ValueError("EditDistance has no data: no batch has run since the last reset")
         return np.array([distance / count], "float32"), np.array([errors / count], "float32")
-
-
-def _layer(name, user):
-    found = getattr(layers, name, None)
-    if found is None:
-        raise NotImplementedError(f"evaluator.{user} requires layers.{name}, which refluid does not support yet")
-    return found

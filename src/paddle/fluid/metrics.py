@@ -244,8 +244,6 @@ class DetectionMAP:
         evaluate_difficult=True,
         ap_version="integral",
     ):
-        if not hasattr(layers, "detection_map"):
-            raise NotImplementedError("DetectionMAP requires layers.detection_map, which refluid does not support yet")
         self.helper = LayerHelper("map_eval")
         columns = [layers.cast(x=gt_label, dtype=gt_box.dtype)]
         if gt_difficult is not None:
