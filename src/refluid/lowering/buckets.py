@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -230,6 +232,14 @@ def round_up(size: int, digits: int = 3) -> int:
         return _SMALLEST
     step = 1 << max(0, size.bit_length() - digits)
     return -(-size // step) * step
+
+
+def with_room(value: Any) -> Any:
+    """Pads the rows that an op on the host has found, so that other numbers of them share compiled pieces."""
+    if not isinstance(value, Ragged):
+        return value
+    rows = extended(np.asarray(value.data), round_up(value.shape[0]), 0)
+    return replace(value, data=rows, longest=round_up(value.longest))
 
 
 def to_ragged(tensor: LoDTensor) -> Ragged:

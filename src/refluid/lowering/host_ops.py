@@ -26,6 +26,7 @@ class HostOps:
     """Which operators run on the host, given the loops known to need it (by the index of their block)."""
 
     eager_loops: frozenset[int] = frozenset()
+    padded: bool = True  # whether sequences may have padding rows
 
     def host_operators(
         self, ops: Sequence[Operator], folded: frozenset[int], outside: frozenset[str] = frozenset()
@@ -47,6 +48,8 @@ class HostOps:
     def runs_on_host(self, op: Operator) -> bool:
         """Whether this operator cannot be compiled."""
         host = op.definition.host
+        if op.definition.finds_rows and not self.padded:
+            return True
         if isinstance(host, str):
             return _QUESTIONS[host](self, op)
         return host(op.attrs, frozenset(op.inputs)) if callable(host) else host

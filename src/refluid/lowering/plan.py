@@ -53,11 +53,12 @@ def make_plan(
     feeds: Sequence[str] | None = None,
     eager_loops: frozenset[int] = frozenset(),
     remote: frozenset[str] = frozenset(),
+    padded: bool = True,
 ) -> Plan:
     """Plans the operators of ``block``; ``fetches`` must have a value at the end.
 
     With ``feeds``, operators that lead neither to a fetch nor to state are left out. Lookups in tables that are
-    ``remote``, held by other processes, become exchanges.
+    ``remote``, held by other processes, become exchanges. ``padded`` tells whether sequences may have padding rows.
     """
     ops = [op for op in block.ops if op.type not in BOUNDARY and not op.definition.makes_reader]
     if feeds is not None:
@@ -65,7 +66,7 @@ def make_plan(
     ops = _remote_lookups_first(ops, remote)
     folded = foldable_operators(ops)
     pairs = pair_gradients(ops)
-    groups = _group(ops, pairs, HostOps(eager_loops).host_operators(ops, folded), remote)
+    groups = _group(ops, pairs, HostOps(eager_loops, padded).host_operators(ops, folded), remote)
     hosted = {id(op) for group, where in groups if where is Where.HOST for op in group}
     host_pairs = {gradient: forward for gradient, forward in pairs.items() if {gradient, forward} <= hosted}
     persists = _persistable_writes(block, ops)

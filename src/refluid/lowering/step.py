@@ -72,7 +72,7 @@ class CompiledStep:
     ):
         fed = frozenset(feeds)
         remote = remote - fed
-        plan = make_plan(block, fetches, eager_loops=eager_loops, remote=remote)
+        plan = make_plan(block, fetches, eager_loops=eager_loops, remote=remote, padded=padded)
         target = target or backend.target(place.device())
         self.block, self.feeds, self.fetches = block, tuple(feeds), tuple(fetches)
         self.reads = tuple(name for name in plan.reads if name not in fed)

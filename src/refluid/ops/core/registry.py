@@ -82,6 +82,7 @@ class OpDef:
     loops: bool = False
     matrix: str | None = None
     rows_of: str | None = None
+    finds_rows: bool = False
     makes_reader: bool = False  # it puts a reader into the scope, before a step; see `refluid.reading`
     forward: OpDef | None = None  # set on derived gradient ops only
 
@@ -169,6 +170,7 @@ def op(
     loops: bool = False,
     matrix: str | None = None,
     rows_of: str | None = None,
+    finds_rows: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated function as the definition of op ``type``.
 
@@ -213,6 +215,8 @@ def op(
       loops: the rule multiplies matrices in every iteration of a loop.
       matrix: the slot of the matrix that rows are multiplied by.
       rows_of: the slot of a table of which the op takes only the rows that ``Ids`` names.
+      finds_rows: how many rows the outputs have depends on values. In a compiled piece, they are as many as there may
+        be, and some of them padding. Where sequences must not be padded, the op runs on the host instead.
     """
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -244,6 +248,7 @@ def op(
                 loops=loops,
                 matrix=matrix,
                 rows_of=rows_of,
+                finds_rows=finds_rows,
             )
         )
         return rule

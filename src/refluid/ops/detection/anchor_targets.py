@@ -44,7 +44,7 @@ def _infer(*more: str) -> Infer:
     return infer
 
 
-_TARGETS: dict[str, Any] = {"grad": None, "lod": "aware"}
+_TARGETS: dict[str, Any] = {"grad": None, "lod": "aware", "finds_rows": True}
 
 
 @op(

@@ -47,6 +47,7 @@ def _infer(inputs: Described, attrs: dict[str, Any]) -> Described:
     host=True,
     lod="aware",
     infer=_infer,
+    finds_rows=True,
 )
 def generate_mask_labels(im_info, classes, crowd, polygons, rois, labels, *, num_classes, resolution):
     """The regions of each image that have a class, which of its regions they are, and the masks of their objects.

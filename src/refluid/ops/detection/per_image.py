@@ -69,9 +69,20 @@ def choose(candidates: Any, wanted: Any, key: Any = None) -> Any:
     wanted = jnp.broadcast_to(wanted, candidates.shape[:1])[:, None]
     if key is None:
         return candidates & (jnp.cumsum(candidates, 1) <= wanted)
-    lots = jnp.where(candidates, jax.random.uniform(key, candidates.shape), 2)
-    rank = jnp.argsort(jnp.argsort(lots, 1), 1)
-    return candidates & (rank < wanted)
+    return largest(jax.random.uniform(key, candidates.shape), candidates, wanted[:, 0])
+
+
+def largest(values: Any, candidates: Any, wanted: Any) -> Any:
+    """The mask of as many candidates as are wanted in each row, those with the largest values; of equal ones the first.
+
+    Sorting the values alone, without their places, takes a fraction of the time.
+    """
+    values = jnp.where(candidates, values, -jnp.inf)
+    count = jnp.minimum(wanted, candidates.sum(1, dtype=wanted.dtype))[:, None]
+    last = jnp.take_along_axis(jnp.sort(values, 1), values.shape[1] - jnp.maximum(count, 1), 1)
+    above, equal = candidates & (values > last), candidates & (values == last)
+    left = count - above.sum(1, keepdims=True, dtype=count.dtype)
+    return (count > 0) & (above | (equal & (jnp.cumsum(equal, 1, dtype=count.dtype) <= left)))
 
 
 def places_of(mask: Any, room: int) -> Any:

@@ -43,6 +43,7 @@ def _infer(inputs: Described, attrs: dict[str, Any]) -> Described:
     lod="aware",
     random=True,
     infer=_infer,
+    finds_rows=True,
 )
 def generate_proposal_labels(
     rois,

@@ -33,6 +33,7 @@ def _infer_proposals(inputs: Described, attrs: dict[str, Any]) -> Described:
     grad=None,
     lod="aware",
     infer=_infer_proposals,
+    finds_rows=True,
 )
 def generate_proposals(
     scores, codes, im_info, anchors, variances, *, pre_nms_topN, post_nms_topN, nms_thresh, min_size, eta=1.0
@@ -133,6 +134,7 @@ def _level_count(min_level: int, max_level: int, **_: Any) -> int:
     grad=None,
     lod="aware",
     infer=_infer_levels,
+    finds_rows=True,
 )
 def distribute_fpn_proposals(rois, *, min_level, max_level, refer_level, refer_scale):
     """The regions of each level of a pyramid, larger ones of higher levels, and where each region went.
@@ -171,6 +173,7 @@ def _infer_collected(inputs: Described, attrs: dict[str, Any]) -> Described:
     grad=None,
     lod="aware",
     infer=_infer_collected,
+    finds_rows=True,
 )
 def collect_fpn_proposals(rois, scores, *, post_nms_topN):
     """The regions of all levels and images with the highest scores, image by image; of equal scores the last."""

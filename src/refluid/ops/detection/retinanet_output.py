@@ -37,6 +37,7 @@ def _infer(inputs: Described, attrs: dict[str, Any]) -> Described:
     host=True,
     lod="aware",
     infer=_infer,
+    finds_rows=True,
 )
 def retinanet_detection_output(
     boxes, scores, anchors, im_info, *, score_threshold, nms_top_k, nms_threshold, nms_eta, keep_top_k

@@ -116,7 +116,13 @@ def _infer(**more: Any) -> Infer:
     return lambda inputs, attrs: _described(inputs, **more)
 
 
-_NMS: dict[str, Any] = {"inputs": "BBoxes Scores", "grad": None, "host": True, "lod": "aware"}
+_NMS: dict[str, Any] = {
+    "inputs": "BBoxes Scores",
+    "grad": None,
+    "host": True,
+    "lod": "aware",
+    "finds_rows": True,
+}
 
 
 def detected(images: Sequence[tuple[Found, np.ndarray]], dtype: np.dtype, width: int = 4) -> Ragged:

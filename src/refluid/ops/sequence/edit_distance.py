@@ -74,7 +74,7 @@ def _distance(hypothesis: Any, length: Any, reference: Any, reference_length: An
     return last[reference_length]
 
 
-@op("ctc_align", inputs="Input InputLength?", outputs="Output OutputLength", grad=None, lod="aware")
+@op("ctc_align", inputs="Input InputLength?", outputs="Output OutputLength", grad=None, lod="aware", finds_rows=True)
 def ctc_align(ids, length=None, *, blank=0, merge_repeated=True, padding_value=0):
     """The sequences of frames without blanks and, with ``merge_repeated``, without repeated frames."""
     if length is not None:

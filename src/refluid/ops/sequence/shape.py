@@ -147,7 +147,7 @@ def sequence_enumerate(x, *, win_size, pad_value=0):
     return x.with_data(jnp.where(inside, ids[places], jnp.asarray(pad_value, ids.dtype)))
 
 
-@op("sequence_erase", inputs="X", outputs="Out", grad=None, lod="aware")
+@op("sequence_erase", inputs="X", outputs="Out", grad=None, lod="aware", finds_rows=True)
 def sequence_erase(x, *, tokens=()):
     """The sequences without the given ids."""
     x = require_sequences(x, "X")
