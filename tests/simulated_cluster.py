@@ -70,9 +70,12 @@ class Role:
 
 
 class Server(Role):
-    def __init__(self, program, startup, servers):
+    def __init__(self, program, startup, servers, load=None):
         super().__init__(program, startup)
         EXE.run(startup, scope=self.scope)
+        if load is not None:
+            with fluid.scope_guard(self.scope):
+                fluid.io.load_persistables(EXE, str(load), program)
         self.listen = program.global_block().ops[-1]
         self.server = shipped.Server(self.listen, self.scope, fluid.CPUPlace(), partial(InMemoryConnection, servers))
 
@@ -100,9 +103,10 @@ class Job:
     """All roles of a job, made by ``build`` and ``transpile`` as every process would make them on its own.
 
     ``as_data``: programs take a trip through protobuf, which those that call Python code cannot.
+    ``load``: a folder that servers load before they begin.
     """
 
-    def __init__(self, build, servers=2, trainers=2, config=None, sync_mode=True, as_data=True):
+    def __init__(self, build, servers=2, trainers=2, config=None, sync_mode=True, as_data=True, load=None):
         read = reread if as_data else Program.clone
         self.endpoints = [f"127.0.0.1:{6170 + place}" for place in range(servers)]
         self.servers, self.trainers = {}, []
@@ -117,7 +121,7 @@ class Job:
             if not self.servers:
                 for endpoint in self.endpoints:
                     programs = map(read, transpiler.get_pserver_programs(endpoint))
-                    self.servers[endpoint] = Server(*programs, self.servers)
+                    self.servers[endpoint] = Server(*programs, self.servers, load)
             program = transpiler.get_trainer_program(wait_port=False)
             self.trainers.append(Trainer(read(program), read(startup), self.servers))
 

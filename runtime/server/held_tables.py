@@ -12,9 +12,11 @@ import numpy as np
 from refluid.ir.slices import Slice
 from refluid.ir.table_options import TableOptions
 from refluid.ir.vartype import as_numpy
+from refluid.runtime.server.saved_tables import held_rows, held_table
 from refluid.runtime.server.table_life import Life
 from refluid.runtime.server.table_updates import TableUpdate
 from refluid.runtime.tables.batches import merged
+from refluid.runtime.tables.files.loading import load_into, load_rows
 from refluid.runtime.tables.records import RecordForm
 from refluid.runtime.tables.rules import Beginning
 from refluid.runtime.tables.table import Table
@@ -158,13 +160,32 @@ class GrowingTable(HeldTable):
     def __init__(self, update: TableUpdate, part: Slice, dtype: Any, scope: Scope, options: TableOptions):
         super().__init__(update, part)
         fills = [Beginning.read(_held(scope, name)).first for name in self._states.values()]
-        begins = Beginning.read(_held(scope, update.param))
+        begins, saved = Beginning.read(_held(scope, update.param)), held_table(scope, update.param)
+        if saved is not None:
+            begins = begins.with_key_of(Beginning.read(np.array(saved.manifest.beginning)))
         form = self._form(dtype, has_id=True, precision=options.precision)
         self.table = Table(update.param, form, update.rule, begins, fills)
         self.life = Life(self.table, options, part.endpoint)
         self._wire = None if options.wire == "native" else np.dtype(options.wire)
         self._start_at_powers(scope)
+        if saved is not None:
+            load_into(self.table, saved, (part.start, part.end))
+        else:
+            rows = held_rows(scope, update.param, self.table.form.width, self._states)
+            load_rows(self.table, rows, (part.start, part.end))
         self._show_in(scope)
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The whole variables of the optimizer's states, by slot."""
+        suffix = self.update.param.removeprefix(self.part.whole)
+        return {slot: name.removesuffix(suffix) for slot, name in self._states.items()}
+
+    def describe(self) -> dict[str, Any]:
+        """What it holds, for trainers that save and for people."""
+        lowest, highest = self.table.id_range()
+        table = self.table
+        return {"rows": len(table), "bytes": table.bytes, "step": table.step, "lowest": lowest, "highest": highest}
 
     def look_up(self, ids: np.ndarray) -> np.ndarray:
         found = super().look_up(ids)

@@ -21,8 +21,10 @@ from refluid.log import Log
 from refluid.runtime.server.barriers import Barriers
 from refluid.runtime.server.compatibility import check_join
 from refluid.runtime.server.exchange import Buffers, ExchangeHandler
+from refluid.runtime.server.held_tables import GrowingTable
 from refluid.runtime.server.membership import Admission, JoinAttempt, Membership
 from refluid.runtime.server.peers import Peers, ServerConnection
+from refluid.runtime.server.table_saving import TableSaving
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import pb
 from refluid.scope import Scope
@@ -55,6 +57,7 @@ class Server:
         self._changed = threading.Condition()  # guards what follows, and notifies of changes
         self._barriers = Barriers(self.trainers)
         self._exchange = ExchangeHandler(op, scope, place, self._changed, self.peers, self._membership)
+        self._saving = TableSaving(self._growing(), self._changed)
         self.metrics = self._exchange.metrics
         self._reported: dict[str, float] = {}  # what is waited for -> when it was last reported
         self.methods: dict[str, Callable[[bytes], Buffers]] = {
@@ -66,6 +69,7 @@ class Server:
             "Inventory": self._inventory,
             "Snapshot": self._snapshot,
             "Shrink": self._shrink,
+            "Tables": self._tables,
             "Status": self._status,
             "Sum": self.peers.handle_sum,
             "Evicted": self._evicted,
@@ -190,9 +194,20 @@ class Server:
 
     def _snapshot(self, message: bytes) -> Buffers:
         request = self._receive(pb.SnapshotRequest, message)
+        if request.snapshot:
+            text = self._saving.save(request)
+            return wire.encode(pb.SnapshotReply(pending=text is None, text=text or ""))
         with self._changed:
             self._exchange.shard.save(request.folder)
-        return wire.encode(pb.Empty())
+        return wire.encode(pb.SnapshotReply())
+
+    def _tables(self, message: bytes) -> Buffers:
+        self._receive(pb.CallerRequest, message)
+        found = {name: table.describe() for name, table in self._growing().items()}
+        return wire.encode(pb.Text(text=json.dumps(found)))
+
+    def _growing(self) -> dict[str, GrowingTable]:
+        return {table.name: table for table in self._exchange.shard.growing}
 
     def _shrink(self, message: bytes) -> Buffers:
         request = self._receive(pb.ShrinkRequest, message)

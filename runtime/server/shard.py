@@ -244,9 +244,9 @@ class Shard:
         return {name: tables[name].life.shrink(chosen) for name in names or tables}
 
     def save(self, folder: str) -> None:
-        """Writes every variable of this server to a file of its own in a folder."""
-        variables = [self._variable(Slice.parse(text).name) for text in self.slices]
-        save_variables(self._scope, variables, folder)
+        """Writes every variable of this server to a file of its own in a folder, but for tables that grow."""
+        parts = [part for part in map(Slice.parse, self.slices) if not part.grows]
+        save_variables(self._scope, [self._variable(part.name) for part in parts], folder)
 
 
 class _Update(NamedTuple):

@@ -29,6 +29,29 @@ class History:
         remember(self._rule, self.rates, self.blocks, self.large, begin, number, rate)
         self._last = number
 
+    def numbers(self) -> np.ndarray:
+        """All of it as numbers, for files."""
+        known = np.arange(max(0, self._last - RATES), self._last) + 1
+        blocks, large = self.blocks[: self._last // BLOCK + 1], self.large[: self._last // LARGE + 1]
+        sizes = np.array([self._last, len(known), len(blocks), len(large)], np.float64)
+        return np.concatenate([sizes, self.rates[known % RATES], blocks.ravel(), large.ravel()])
+
+    def read(self, numbers: np.ndarray) -> None:
+        """The inverse of `numbers`.
+
+        Raises:
+          ValueError: they are none that `numbers` returned.
+        """
+        last, known, blocks, large = (int(number) for number in numbers[:4]) if len(numbers) >= 4 else (-1, 0, 0, 0)
+        expected = min(last, RATES), last // BLOCK + 1, last // LARGE + 1
+        if last < 0 or (known, blocks, large) != expected or len(numbers) != 4 + known + (blocks + large) * MAP_SIZE:
+            raise ValueError(f"{len(numbers)} numbers do not tell the learning rates of {last} steps")
+        rates, maps = np.split(numbers[4:], [known])
+        self._last = last
+        self.rates[(np.arange(last - known, last) + 1) % RATES] = rates
+        self.blocks = _with_room(maps[: blocks * MAP_SIZE].reshape(-1, MAP_SIZE).copy(), 4)
+        self.large = maps[blocks * MAP_SIZE :].reshape(-1, MAP_SIZE).copy()
+
 
 def _with_room(maps: np.ndarray, count: int) -> np.ndarray:
     if count <= len(maps):

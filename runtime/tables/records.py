@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +86,36 @@ class RecordForm:
     def counts_of(self, records: np.ndarray) -> np.ndarray:
         """How often rows were updated, decayed."""
         return np.ascontiguousarray(records[:, self.header + layout.COUNT]).view(np.float32)
+
+    def packed(self, ids: np.ndarray, weights: np.ndarray, slots: Mapping[str, np.ndarray], like: Any = None) -> Any:
+        """Records of rows with these weights and slots; with the versions and counts of ``like``, or with zeros.
+
+        Args:
+          like: versions and counts, as `versions_of` and `counts_of` return them.
+        """
+        versions, counts = like or (np.zeros(len(ids), np.int64), np.zeros(len(ids), np.float32))
+        records = np.zeros((len(ids), self.words), np.uint32)
+        records[:, layout.ID : layout.ID + 2] = np.ascontiguousarray(ids, np.int64).view(np.uint32).reshape(-1, 2)
+        records[:, self.header + layout.VERSION] = versions
+        records[:, self.header + layout.COUNT] = np.ascontiguousarray(counts, np.float32).view(np.uint32)
+        records[:, self.columns(None)] = self._stored(np.ascontiguousarray(weights, self.dtype))
+        for name in self.slots:
+            records[:, self.columns(name)] = np.ascontiguousarray(slots[name], self.dtype).view(np.uint32)
+        return records
+
+    def _stored(self, weights: np.ndarray) -> np.ndarray:
+        """Weights as words, rounded to nearest if they are stored in 16 bits."""
+        if self.precision == "native":
+            return weights.view(np.uint32)
+        halves = np.zeros((len(weights), self.width + self.width % 2), np.uint16)
+        if self.precision == "float16":
+            with np.errstate(over="ignore"):
+                halves[:, : self.width] = weights.astype(np.float16).view(np.uint16)
+        else:
+            bits = weights.view(np.uint32).astype(np.uint64)
+            rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+            halves[:, : self.width] = np.where(np.isnan(weights), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+        return halves.view(np.uint32)
 
     def describe(self) -> dict[str, Any]:
         """The form as plain data, for files and comparisons."""

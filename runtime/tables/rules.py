@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,13 @@ class Rule:
     def form(self) -> OptimizerForm:
         return OPTIMIZERS[self.optimizer]
 
+    @property
+    def drifts(self) -> bool:
+        """Whether rows change in steps in which they have no gradient; the kernel of this name decides the same."""
+        if self.optimizer == "add" or (self.form.lazy and self.attrs.get(self.form.lazy)):
+            return False
+        return self.l2 != 0.0 or self.l1 != 0.0 or self.optimizer not in ("sgd", "adagrad")
+
     def numbers(self) -> np.ndarray:
         """What kernels read."""
         found = np.zeros(optimizers.RULE_SIZE)
@@ -108,6 +115,10 @@ class Beginning:
         """The inverse of `numbers`, which op begin_rows computes."""
         kind, first, second, double, *words = np.asarray(numbers, np.float64).tolist()
         return cls(int(kind), first, second, tuple(map(int, words)), bool(double))  # pyright: ignore[reportArgumentType]
+
+    def with_key_of(self, other: Beginning) -> Beginning:
+        """The same with the random key of another one that differs in nothing else: of a table that is resumed."""
+        return other if replace(self, words=other.words) == other else self
 
     def numbers(self) -> np.ndarray:
         """What kernels read."""

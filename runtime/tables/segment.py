@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ class Segment:
         self._old_index: Mapping | None = None
         self._saved: Mapping | None = None
         self._sketch: Mapping | None = None
+        self.gone: list[np.ndarray] | None = None  # ids of rows given up since the last snapshot, if that matters
         control = self.control
         control[layout.WORDS], control[layout.HEADER] = form.words, form.header
         control[layout.WIDTH], control[layout.SLOTS] = form.width, len(form.slots)
@@ -167,9 +170,35 @@ class Segment:
         return records
 
     def thaw(self) -> None:
-        """Ends a snapshot."""
+        """Ends a snapshot, also one that has not copied all records."""
+        if self.control[layout.COPIED] < self.control[layout.FROZEN]:
+            left = slice(int(self.control[layout.COPIED]), int(self.control[layout.FROZEN]))
+            self._marks.as_array(np.uint8)[left] &= 255 - layout.IS_SAVED
         self.control[layout.FROZEN] = 0
         self._saved = None
+
+    def clear_marks(self, marks: int) -> None:
+        """Takes marks from all rows."""
+        self._marks.as_array(np.uint8)[: self.used] &= 255 - marks
+
+    @contextmanager
+    def noting_gone(self, begin: int, end: int) -> Iterator[None]:
+        """Remembers the ids of the records from ``begin`` to ``end`` that are given up meanwhile, for the next delta.
+
+        With the lock held. Once more rows have gone than are left, a whole snapshot is smaller: it stops.
+        """
+        if self.gone is None:
+            yield
+            return
+        version = self.form.header + layout.VERSION
+        before = self.records()[begin:end, version] != layout.DEAD
+        yield
+        records = self.records()[begin:end]
+        died = before & (records[:, version] == layout.DEAD)
+        if died.any():
+            self.gone.append(self.form.ids_of(records[died]))
+        if sum(map(len, self.gone)) > max(len(self), 1 << 16):
+            self.gone = None
 
     def _grow_saved(self) -> None:
         assert self._saved is not None

@@ -19,6 +19,8 @@ from refluid.runtime.tables.kernels import layout, merging, optimizers, rows
 from refluid.runtime.tables.records import RecordForm
 from refluid.runtime.tables.rules import Beginning, Rule, fills_of, zeros
 from refluid.runtime.tables.segment import Segment
+from refluid.runtime.tables.snapshot import Snapshot
+from refluid.runtime.tables.spans import spans
 
 _SEGMENTS = 4
 _AGES = 1 << 16  # how finely rows are told apart by age
@@ -61,6 +63,7 @@ class Table:
     fills: Sequence[float] = ()
     fixed: tuple[int, int] | None = None
     step: int = 0  # how many updates it has seen
+    since: str | None = None  # the snapshot in files that rows are marked as changed since
     segments: list[Segment] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +74,7 @@ class Table:
         self._rule = self.rule.numbers()
         self._history = History(self._rule)
         self._stepping = threading.Lock()
+        self.copying = threading.Lock()  # held by a snapshot
         self._kernels, self._like = _KERNELS[self.form.dtype], np.empty(0, self.form.dtype)
         if self.fixed is not None:
             self._begin_all()
@@ -182,8 +186,8 @@ class Table:
             raise ValueError(f"{self.name} has a fixed number of rows")
         gone, most = 0, len(self) if most is None else most
         for segment in self.segments:
-            for begin, end in slices(segment.used):
-                with segment.lock:
+            for begin, end in spans(segment.used):
+                with segment.lock, segment.noting_gone(begin, end):
                     gone += self._kernels.evict(
                         segment.control, begin, end, before, norm, count, most - gone, self._like
                     )
@@ -193,7 +197,7 @@ class Table:
         """Gives up so many rows, those that were last used longest ago; returns how many."""
         width, ages = self.step // _AGES + 1, np.zeros(_AGES, np.int64)
         for segment in self.segments:
-            for begin, end in slices(segment.used):
+            for begin, end in spans(segment.used):
                 with segment.lock:
                     rows.count_ages(segment.control, begin, end, width, ages)
         last = int(np.searchsorted(np.cumsum(ages), count))  # with the rows of this age there are enough
@@ -203,7 +207,7 @@ class Table:
     def decay_counts(self, factor: float) -> None:
         """Multiplies all counts, so that what was seen long ago counts less."""
         for segment in self.segments:
-            for begin, end in slices(segment.used):
+            for begin, end in spans(segment.used):
                 with segment.lock:
                     rows.decay_counts(segment.control, begin, end, np.float32(factor))
 
@@ -212,35 +216,44 @@ class Table:
 
         Rows may be used and changed meanwhile: what was changed since is returned as it was.
         """
-        for segment in self.segments:
-            with segment.lock:
-                segment.freeze(mark)
-        for segment in self.segments:
-            yield from self._records_of(segment, mark)
+        with self.snapshot(mark, clears=mark) as snapshot:
+            yield from snapshot.records()
 
-    def _records_of(self, segment: Segment, mark: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        control = segment.control
-        try:
-            for begin, end in slices(int(control[layout.FROZEN])):
-                records = np.empty((end - begin, self.form.words), np.uint32)
-                numbers = np.empty(end - begin, np.int64)
+    def snapshot(self, mark: int = 0, *, clears: int = 0) -> Snapshot:
+        """All rows as they are now, or those with a mark; they lose the marks that it ``clears``.
+
+        While there is one, another one waits.
+        """
+        return Snapshot(self, mark, clears)
+
+    def id_range(self) -> tuple[int | None, int | None]:
+        """The smallest and the largest id of its rows."""
+        found: list[int] = []
+        for segment in self.segments:
+            for begin, end in spans(segment.used):
                 with segment.lock:
-                    count = rows.copy_out(control, begin, end, mark, records, numbers)
-                    control[layout.COPIED] = end
-                    saved = segment.saved()
-                yield self._ids(records[:count], numbers[:count]), records[:count]
-                if len(saved):
-                    yield self._of_saved(saved)
-        finally:
+                    records = segment.records()[begin:end]
+                    ids = self.form.ids_of(records[self.form.versions_of(records) != layout.DEAD])
+                    found += [int(ids.min()), int(ids.max())] if len(ids) else []
+        return min(found, default=None), max(found, default=None)
+
+    def clear_marks(self, marks: int) -> None:
+        """Takes marks from all rows."""
+        for segment in self.segments:
             with segment.lock:
-                segment.thaw()
+                segment.clear_marks(marks)
 
-    def _of_saved(self, saved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        alive = self.form.versions_of(saved) != layout.DEAD
-        return self.form.ids_of(saved[alive]), saved[alive]
+    def past(self) -> np.ndarray:
+        """What rows that are not up to date need to know of the steps so far, as numbers."""
+        with self._stepping:
+            return self._history.numbers() if self.rule.drifts else np.empty(0)
 
-    def _ids(self, records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        return self.form.ids_of(records) if self.fixed is None else numbers + self.fixed[0]
+    def resume(self, step: int, past: np.ndarray) -> None:
+        """Goes on after a step, with what `past` returned then."""
+        with self._stepping:
+            self.step = step
+            if len(past):
+                self._history.read(past)
 
     def _parts(self, ids: np.ndarray) -> Iterator[tuple[Segment, np.ndarray, np.ndarray]]:
         """Segments, with the positions and values of the ids that belong to each."""
@@ -259,8 +272,3 @@ class Table:
         (segment,) = self.segments
         if self.beginning != zeros() or self._fills.any():
             self._kernels.begin(segment.control, 0, segment.used, self._beginning, self._fills, self._like)
-
-
-def slices(count: int, size: int = 1 << 14) -> Iterator[tuple[int, int]]:
-    """Ranges that are short enough to hold a lock for: about a millisecond."""
-    return ((begin, min(begin + size, count)) for begin in range(0, count, size))

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.files.writing import write_together, writer_of
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.ir.vartype import as_numpy
@@ -20,6 +21,7 @@ from refluid.places import Place
 from refluid.runtime.trainer.async_exchange import AsyncExchange
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable, job_of, read_plan
+from refluid.runtime.trainer.gather import inventory
 from refluid.runtime.trainer.geo import GeoExchange
 from refluid.runtime.trainer.half_async import HalfAsyncExchange
 from refluid.runtime.trainer.lookups import LookupExchange, ReadThrough
@@ -27,6 +29,7 @@ from refluid.runtime.trainer.packing import Message, Versions, join, pack, to_de
 from refluid.runtime.trainer.remote_table import RemoteTable
 from refluid.runtime.trainer.server_calls import OFFER, START
 from refluid.runtime.trainer.session import current, session_of
+from refluid.runtime.trainer.table_saving import saving_tables
 from refluid.runtime.transport.wire import Value, pb
 from refluid.scope import Scope
 
@@ -112,7 +115,7 @@ class PushPull(TrainerExchange):
 
 
 class CheckpointNotify(Exchange):
-    """Has servers write their variables to a folder, one file each."""
+    """Has servers write their variables to a folder, one file each, and the rows of tables that grow."""
 
     def __init__(self, ops: Sequence[Operator]):
         self._ops = ops
@@ -122,7 +125,12 @@ class CheckpointNotify(Exchange):
         if session is None:
             raise RuntimeError("checkpoint_notify runs on trainers, after their startup program")
         session.flush()
+        tables = sorted(name for name, slices in inventory(session).items() if slices[0].grows)
         for op in self._ops:
-            for endpoint in op.attr("epmap"):
-                session.call(endpoint, "Snapshot", pb.SnapshotRequest(caller=session.caller, folder=op.attr("dir")))
+            folder = op.attr("dir")
+            request = pb.SnapshotRequest(caller=session.caller, folder=folder)
+            session.call_all("Snapshot", dict.fromkeys(op.attr("epmap"), request))
+            if tables:
+                with saving_tables(tables, folder) as manifests:
+                    write_together(folder, {name: writer_of(content) for name, content in manifests.items()})
         return {}

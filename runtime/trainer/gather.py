@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,26 +25,34 @@ from refluid.tensors import LoDTensor
 _WIDEST = 8  # bytes of an element: servers report shapes, not dtypes
 
 
-def scope_to_save(
-    program: Program, scope: Scope, variables: Iterable[Variable], complete: bool
-) -> tuple[Scope, list[Variable]]:
-    """A scope that holds whole variables, and the variables to save.
+class Gathered(NamedTuple):
+    """What is saved: a scope that holds whole variables, the variables, and the tables that only servers can write."""
 
-    Variables that servers train come from them. ``complete`` adds what only servers have, such as the state of
-    optimizers, if ``program`` is a trainer's. In a process without servers, returns the scope and variables given.
+    scope: Scope
+    variables: list[Variable]
+    tables: list[str]
+
+
+def gather_to_save(program: Program, scope: Scope, variables: Iterable[Variable], *, complete: bool) -> Gathered:
+    """Gathers whole variables in a scope.
+
+    Variables that servers train come from them; tables that grow, and the states of their optimizers, stay there.
+    ``complete`` adds what only servers have, such as the state of optimizers, if ``program`` is a trainer's. In a
+    process without servers, the scope and the variables are those given.
     """
     chosen = list(variables)
     session = sessions.current()
     if session is None:
         if any(communicates(op) for op in program.global_block().ops):
             raise RuntimeError("this trainer has left its job and cannot read from servers; save before exe.close()")
-        return scope, chosen
+        return Gathered(scope, chosen, [])
     session.flush()
     held = {name: slices for name, slices in inventory(session).items() if name not in session.kept}
     names = {variable.name for variable in chosen} & held.keys()
     if complete and any(communicates(op) for op in program.global_block().ops):
         names = set(held)
-    values = gather(session, [held[name] for name in sorted(names)])
+    tables = sorted(name for name in names if held[name][0].grows)
+    values = gather(session, [held[name] for name in sorted(names.difference(tables))])
     gathered = Scope(scope)
     described = Program().global_block()
     known = {variable.name for variable in chosen}
@@ -51,7 +60,7 @@ def scope_to_save(
         gathered.own_var(name).value = LoDTensor(value)
         if name not in known:
             chosen.append(described.create_var(name=name, shape=value.shape, dtype=value.dtype, persistable=True))
-    return gathered, chosen
+    return Gathered(gathered, [variable for variable in chosen if variable.name not in tables], tables)
 
 
 def inventory(session: Session) -> dict[str, list[Slice]]:

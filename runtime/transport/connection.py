@@ -30,7 +30,7 @@ _STREAM_AGE = 0.25  # of a timeout: gRPC's deadline is for the whole stream, not
 
 # Control calls that may safely arrive twice are retried by gRPC. Exchanges have a policy of their own (see `request`),
 # and a trainer that joins reports which servers it waits for.
-_RETRIED = ("Leave", "Status", "Inventory", "Snapshot")
+_RETRIED = ("Leave", "Status", "Inventory", "Snapshot", "Tables")
 _SERVICE_CONFIG = {
     "methodConfig": [
         {

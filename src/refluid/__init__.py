@@ -3,7 +3,7 @@
 The compiler behind ``paddle.fluid``, usable without it: `refluid.to_jax` turns a program into a pure JAX function,
 `refluid.load` a saved model into a predictor, `refluid.export` into StableHLO; `refluid.shard_parameters` lets the
 devices of a data-parallel program share out its parameters; `refluid.table_options` says how tables live on
-servers, and `refluid.shrink_tables` gives up rows of theirs.
+servers, `refluid.shrink_tables` gives up rows of theirs, and `refluid.save_delta` saves what has changed in them.
 """
 
 from importlib import import_module
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from refluid.jax_function import to_jax
     from refluid.pytrees import from_pytree, to_pytree
     from refluid.runtime.trainer.shrinking import shrink_tables
+    from refluid.runtime.trainer.table_saving import save_delta
     from refluid.sharding import shard_parameters
 
 __version__ = "0.1.0"
@@ -30,6 +31,7 @@ __all__ = [
     "from_pytree",
     "jax_layer",
     "load",
+    "save_delta",
     "shard_parameters",
     "shrink_tables",
     "table_options",
@@ -46,6 +48,7 @@ _HOMES = {
     "from_pytree": "refluid.pytrees",
     "jax_layer": "refluid.bridges.jax_layer",
     "load": "refluid.inference.predictor",
+    "save_delta": "refluid.runtime.trainer.table_saving",
     "shard_parameters": "refluid.sharding",
     "shrink_tables": "refluid.runtime.trainer.shrinking",
     "table_options": "refluid.embedding_tables",

@@ -11,6 +11,7 @@ from importlib import import_module
 from refluid import __version__
 
 _MODELS, _JOBS = "refluid.inference.commands", "refluid.runtime.launch.commands"
+_TABLES = "refluid.runtime.tables.files.commands"
 _COMMANDS = {
     "inspect": (_MODELS, "shows feeds, fetches, operators and parameters of a saved model"),
     "convert": (_MODELS, "writes a saved model in another form"),
@@ -18,6 +19,7 @@ _COMMANDS = {
     "launch": (_JOBS, "runs a script as a distributed job on this machine"),
     "run": (_JOBS, "runs a script as one process of a collective job that srun or mpirun has started"),
     "status": (_JOBS, "shows what parameter servers are doing"),
+    "table": (_TABLES, "shows, exports, merges and compares tables that parameter servers have saved"),
 }
 _ERRORS = (OSError, ValueError, TypeError, ImportError, NotImplementedError, RuntimeError)
 

@@ -95,5 +95,5 @@ def test_errors_say_what_is_wrong():
     ):
         with pytest.raises(TensorFileError, match=problem):
             read_lod_tensor(io.BytesIO(data))
-    with pytest.raises(TensorFileError, match="2 rows of 5, values of shape"):
+    with pytest.raises(TensorFileError, match="2 rows, values of shape"):
         read_selected_rows(stream_of(write_selected_rows, [0, 1], 5, np.zeros((1, 2))))

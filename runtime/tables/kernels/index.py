@@ -83,8 +83,9 @@ def record_words(control):
 
 
 @part
-def _probe(entries, mask, hashed, ids, stride, id):
-    """The row of an id in one index, or -1."""
+def _probe(control, entries, mask, hashed, id):
+    """The row of an id in one index, or -1. A record that is free keeps its last id, and is told by its version."""
+    ids, words, stride = record_ids(control), record_words(control), control[WORDS]
     place, tag = hashed & uint64(mask), _tag(hashed)
     while True:
         entry = entries[place]
@@ -92,22 +93,28 @@ def _probe(entries, mask, hashed, ids, stride, id):
             return int64(-1)
         if (entry & ~_ROW) == tag:
             row = int64(entry & _ROW) - 1
-            if ids[row * stride + ID] == id:
+            if ids[row * stride // 2 + ID] == id and words[row * stride + control[HEADER] + VERSION] != uint32(DEAD):
                 return row
         place = (place + uint64(1)) & uint64(mask)
 
 
 @part
+def _has_entry(entries, mask, hashed, row):
+    """Whether an index points to a row by this hash."""
+    place, wanted = hashed & uint64(mask), _tag(hashed) | uint32(row + 1)
+    while entries[place] != uint32(0):
+        if entries[place] == wanted:
+            return True
+        place = (place + uint64(1)) & uint64(mask)
+    return False
+
+
+@part
 def find_one(control, id, hashed):
-    """The row of an id, or -1. A record that is free keeps its last id, and is told by its version."""
-    ids, stride = record_ids(control), control[WORDS] // 2
-    row = _probe(_entries(control[INDEX], control[INDEX_MASK]), control[INDEX_MASK], hashed, ids, stride, id)
+    """The row of an id, or -1."""
+    row = _probe(control, _entries(control[INDEX], control[INDEX_MASK]), control[INDEX_MASK], hashed, id)
     if row < 0 and control[OLD_INDEX] != 0:
-        row = _probe(_entries(control[OLD_INDEX], control[OLD_MASK]), control[OLD_MASK], hashed, ids, stride, id)
-    if row >= 0:
-        words = record_words(control)
-        if words[row * control[WORDS] + control[HEADER] + VERSION] == uint32(DEAD):
-            return int64(-1)
+        row = _probe(control, _entries(control[OLD_INDEX], control[OLD_MASK]), control[OLD_MASK], hashed, id)
     return row
 
 
@@ -168,7 +175,7 @@ def add(control, id, hashed):
             return int64(-1)
         control[FREE] = int64(words[row * control[WORDS] + control[HEADER]])  # its first weight points to the next one
         control[FREED] -= 1
-        if ids[row * stride + ID] == id and _probe(entries, mask, hashed, ids, stride, id) == row:
+        if ids[row * stride + ID] == id and _has_entry(entries, mask, hashed, row):
             return row  # its old entry still points to it
         control[STALE] += 1
     elif control[USED] < control[CAPACITY]:
@@ -232,7 +239,7 @@ def migrate(control, count):
             continue  # stale: the record belongs to another id
         if words[row * control[WORDS] + control[HEADER] + VERSION] == uint32(DEAD):
             continue
-        if _probe(new, control[INDEX_MASK], hashed, ids, stride, ids[row * stride + ID]) < 0:
+        if _probe(control, new, control[INDEX_MASK], hashed, ids[row * stride + ID]) < 0:
             _put(new, control[INDEX_MASK], hashed, row)
     control[MIGRATED] = end
     return mask + 1 - end

@@ -285,11 +285,12 @@ def replace(control, ids, records, start):
     return len(ids)
 
 
-@kernel("int64(int64[::1], int64, int64, uint8, uint32[:, ::1], int64[::1])")
-def copy_out(control, begin, end, mark, records, rows):
+@kernel("int64(int64[::1], int64, int64, uint8, uint8, uint32[:, ::1], int64[::1])")
+def copy_out(control, begin, end, mark, cleared, records, rows):
     """Copies the records from ``begin`` to ``end`` for a snapshot; returns how many.
 
-    With a mark, only those that have it; they lose it. Those that were changed since it began have been saved.
+    With a mark, only those that have it. All that are copied lose the marks in ``cleared``. Those that were changed
+    since it began have been saved.
     """
     words, marks = record_words(control), carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
     count = 0
@@ -300,7 +301,7 @@ def copy_out(control, begin, end, mark, records, rows):
         place = row * control[WORDS]
         if words[place + control[HEADER] + VERSION] == uint32(DEAD) or (mark and not marks[row] & mark):
             continue
-        marks[row] &= uint8(255 - mark)
+        marks[row] &= uint8(255 - cleared)
         for word in range(control[WORDS]):
             records[count, word] = words[place + word]
         rows[count] = row

@@ -101,7 +101,9 @@ def save_vars(
 def _save(
     program: Any, chosen: list[Variable], dirname: str | None, filename: str | None, complete: bool = False
 ) -> bytes | None:
-    scope, chosen = _scope_to_save(program, chosen, complete)
+    scope, chosen, tables = _gather_to_save(program, chosen, complete)
+    if tables:
+        return _save_with_tables(scope, chosen, tables, dirname, filename)
     if dirname is None and filename is None:
         return variables.variables_to_bytes(scope, chosen)
     if chosen:
@@ -109,13 +111,32 @@ def _save(
     return None
 
 
-def _scope_to_save(program: Any, chosen: list[Variable], complete: bool = False) -> tuple[Scope, list[Variable]]:
-    """On a trainer with parameter servers, fetches the variables from them; loads the runtime only then."""
-    if "refluid.runtime.trainer.session" not in sys.modules:
-        return global_scope(), chosen
-    from refluid.runtime.trainer.gather import scope_to_save
+def _gather_to_save(
+    program: Any, chosen: list[Variable], complete: bool = False
+) -> tuple[Scope, list[Variable], list[str]]:
+    """On a trainer with parameter servers, fetches the variables from them; loads the runtime only then.
 
-    return scope_to_save(_program(program), global_scope(), chosen, complete)
+    Returns a scope that holds the variables, the variables, and the tables that only servers can write.
+    """
+    if "refluid.runtime.trainer.session" not in sys.modules:
+        return global_scope(), chosen, []
+    from refluid.runtime.trainer.gather import gather_to_save
+
+    return gather_to_save(_program(program), global_scope(), chosen, complete=complete)
+
+
+def _save_with_tables(
+    scope: Scope, chosen: list[Variable], tables: list[str], dirname: str | None, filename: str | None
+) -> None:
+    from refluid.runtime.trainer.table_saving import saving_tables
+
+    if dirname is None or filename is not None:
+        raise ValueError(
+            f"table {tables[0]} grows (is_distributed=True): servers write its rows to files of their own; "
+            "pass dirname, and no filename"
+        )
+    with saving_tables(tables, dirname) as manifests:
+        variables.save_variables(scope, chosen, dirname, beside=manifests)
 
 
 def save_params(executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None) -> Any:
@@ -127,6 +148,7 @@ def save_persistables(executor: Any, dirname: str | None, main_program: Any = No
     """Saves everything needed to resume training: parameters, optimizer state, counters.
 
     With parameter servers, the slices they hold are gathered into whole variables; a single trainer does it for all.
+    Servers write tables that grow (``is_distributed=True``) themselves, to the same folder, which they must see.
     """
     return _save(main_program, _select_variables(main_program, None, is_persistable), dirname, filename, complete=True)
 
@@ -171,9 +193,22 @@ def load_persistables(
             raise ValueError(
                 "a parameter server loads a directory with one file per variable: pass dirname, not filename"
             )
-        variables.load_slices(global_scope(), _program(main_program), dirname)
+        _load_on_server(_program(main_program), dirname)
         return
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+
+
+def _load_on_server(program: Program, folder: str) -> None:
+    """Loads the slices of a server; the runtime is loaded for tables that grow."""
+    growing = [part for part in slices_of(program) if part.grows]
+    if not growing:
+        variables.load_slices(global_scope(), program, folder)
+        return
+    from refluid.runtime.server.saved_tables import find_tables, hold_tables
+
+    found = find_tables(program, growing, folder)
+    variables.load_slices(global_scope(), program, folder)
+    hold_tables(global_scope(), found)
 
 
 def save_inference_model(
@@ -209,7 +244,7 @@ def save_inference_model(
     else:
         program = inference_models.inference_program(program, feeds, targets)
         names = inference_models.feeds_and_fetches(program)[1]
-    scope, _ = _scope_to_save(program, [v for v in program.list_vars() if is_persistable(v)])
+    scope, _, _ = _gather_to_save(program, [v for v in program.list_vars() if is_persistable(v)])
     inference_models.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
     return names
 

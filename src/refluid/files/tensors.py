@@ -65,7 +65,7 @@ def read_lod_tensor(stream: BinaryIO) -> LoDTensor:
     array, lod = read_array(stream)
     try:
         return LoDTensor(own(array), lod)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise TensorFileError(f"not a LoDTensor: {error}") from error
 
 
@@ -87,17 +87,25 @@ def _read_level(stream: BinaryIO) -> list[int]:
 
 def read_selected_rows(stream: BinaryIO) -> SelectedRowsTensor:
     """Reads one SelectedRows."""
+    rows, height, values = read_rows(stream)
+    if height < 0 or (len(rows) and rows.min() < 0):
+        raise TensorFileError(f"not a SelectedRows: row {rows.min(initial=0)} of {height}")
+    found = SelectedRowsTensor(rows, height)
+    found.get_tensor().value = own(values)
+    return found
+
+
+def read_rows(stream: BinaryIO) -> tuple[np.ndarray, int, np.ndarray]:
+    """Reads one SelectedRows as NumPy arrays: the numbers of rows, which are not checked, the height, and values."""
     version, count = struct.unpack("<IQ", _exactly(stream, 12))
     if version != 0:
         raise TensorFileError(f"not a SelectedRows: version {version}")
     rows = np.frombuffer(_exactly(stream, 8 * count), "<i8")
     (height,) = struct.unpack("<q", _exactly(stream, 8))
     values = _read_tensor(stream)
-    if height < 0 or (count and rows.min() < 0) or not values.ndim or len(values) < count:
-        raise TensorFileError(f"not a SelectedRows: {count} rows of {height}, values of shape {list(values.shape)}")
-    found = SelectedRowsTensor(rows, height)
-    found.get_tensor().value = own(values)
-    return found
+    if not values.ndim or len(values) < count:
+        raise TensorFileError(f"not a SelectedRows: {count} rows, values of shape {list(values.shape)}")
+    return rows, height, values
 
 
 def _read_tensor(stream: BinaryIO) -> np.ndarray:

@@ -95,11 +95,11 @@ def load_variables(scope: Scope, variables: Sequence[Variable], folder: Folder, 
 
 
 def load_slices(scope: Scope, program: Program, folder: str) -> None:
-    """Reads the slices that a server's program holds out of the files of whole variables.
+    """Reads the slices that a server's program holds out of the files of whole variables, but for tables that grow.
 
     The server then begins with these values, whatever trainers begin with.
     """
-    parts = slices_of(program)
+    parts = [part for part in slices_of(program) if not part.grows]
     block = Program().global_block()
     wholes = {part.whole: block.create_var(name=part.whole, shape=part.whole_shape) for part in parts}
     for part in parts:

@@ -132,6 +132,17 @@ def test_rows_come_and_go_without_the_table_growing():
     assert table.bytes < 4 * 2000 * table.form.bytes
 
 
+def test_rows_that_come_back_into_the_memory_of_others_are_found():
+    """While their old records, which nobody uses, still have their ids."""
+    table, ids = Table("emb", RecordForm(1), SGD), np.arange(3000)
+    table.update(ids, -np.ones((3000, 1), np.float32), table.begin_step(1.0))
+    assert table.evict(count=100.0) == 3000 and len(table) == 0
+    for number in range(3):
+        table.update(ids[:1000], -np.ones((1000, 1), np.float32), table.begin_step(1.0))
+        np.testing.assert_array_equal(table.read(ids[:1000]), number + 1.0)
+        assert len(table) == 1000 == len(set(everything(table)[0]))
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_weights_of_16_bits_that_are_set_are_rounded_to_nearest(precision):
     values = np.random.RandomState(0).randn(300, 7).astype(np.float32) * 10.0 ** np.random.RandomState(1).randint(
