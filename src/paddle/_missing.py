@@ -92,7 +92,6 @@ MISSING: dict[str, dict[str, str]] = {
         "randperm": "planned; use layers.argsort of layers.uniform_random",
         "roll": "planned; use layers.concat and layers.slice",
         "t": "planned; use layers.transpose",
-        "Categorical MultivariateNormalDiag Normal Uniform distributions": "planned; refluid.jax_layer can stand in",
         "BasicDecoder DecodeHelper GreedyEmbeddingHelper SampleEmbeddingHelper TrainingHelper": (
             "planned; use layers.rnn to train, and layers.BeamSearchDecoder with layers.dynamic_decode to decode"
         ),

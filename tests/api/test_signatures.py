@@ -210,6 +210,7 @@ def test_dir_of_layers_lists_layers_and_fluid_modules_only():
         "control_flow",
         "detection",
         "device",
+        "distributions",
         "io",
         "layer_function_generator",
         "learning_rate_scheduler",

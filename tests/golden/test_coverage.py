@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import jax
 import pytest
 
 import refluid.ops  # noqa: F401 - registers every op
+from golden import forward_ops
 from golden.case import Case, Lod
 from golden.test_parity import FAMILIES, recording
 from refluid.ops.core import registry
@@ -81,6 +83,20 @@ TESTED_ELSEWHERE = {
     "create_double_buffer_reader": _READERS,
     "create_py_reader": _READERS,
     "ref_by_trainer_id": f"{_EXCHANGED}::test_ref_by_trainer_id_takes_the_variable_of_that_trainer",
+}
+
+# Ops of real Fluid that have no rule here, and why.
+_BOUNDARY = "the executor moves values between a program and its caller or its readers; see registry.BOUNDARY"
+_PSLIB = "a driver of PSLib, a parameter server that is not public; only programs for it have the op"
+WITHOUT_RULE = {
+    **dict.fromkeys(("feed", "fetch", "read"), _BOUNDARY),
+    "fl_listen_and_serv": "a server of federated training, which no function of Fluid's API makes",
+    "lookup_sparse_table": "servers look rows of their tables up without a program",
+    "prefetch": "rows of tables on servers are read by distributed_lookup_table, in one message for all of a step",
+    "pull_box_sparse": "a driver of BoxPS, which is not public and needs GPUs",
+    **dict.fromkeys(("pull_sparse", "pull_sparse_v2", "push_dense"), _PSLIB),
+    "recv_save": "fluid.io.save_persistables reads what it saves from the servers",
+    "run_program": "runs a static program from a dynamic graph; there are no dynamic graphs yet",
 }
 
 
@@ -172,6 +188,11 @@ def test_every_op_has_a_golden_case():
     types = [t for t in registry.all_types() if not _is_gradient(t)]
     missing = sorted(set(types) - covered - set(TESTED_ELSEWHERE))
     assert not missing, f"ops without a golden case: {', '.join(missing)}"
+
+
+def test_every_op_of_real_fluid_has_a_rule_or_a_reason():
+    types = json.loads(Path(forward_ops.PATH).read_text(encoding="utf-8"))
+    assert [type for type in types if not registry.is_known(type)] == sorted(WITHOUT_RULE)
 
 
 def test_every_gradient_has_a_golden_case():

@@ -178,3 +178,22 @@ for act, arguments in (
     ("leaky_relu", {"use_global_stats": True, "act_alpha": 0.3, "moving_variance_name": "variance_8"}),
 ):
     layer_case(CASES, grads="is_test" not in arguments, x=f32(4, 3, 2, 3))(abn_layer(act, **arguments))
+
+# --- ids of a table in parts
+IDS = [np.array([[5], [2], [8]]), np.array([[2], [3]])]
+
+
+@layer_case(CASES, grads=False, a=IDS[0], b=IDS[1])
+def ids_of_two_parts(fluid, a, b):
+    block = fluid.default_main_program().global_block()
+    parts = [block.create_var(name="part_%d" % i, dtype="int64", shape=[-1, 1]) for i in range(2)]
+    block.append_op(type="split_ids", inputs={"Ids": [a, b]}, outputs={"Out": parts})
+    return [fluid.layers.cast(part, "int32") for part in parts]
+
+
+for name, ids, rows, values in (
+    ("", IDS, [np.array([[2], [8]]), np.array([[3], [5]])], [f32(2, 2), f32(2, 2, salt=1)]),
+    ("one", IDS[1:], [np.array([[3], [2]])], [f32(2, 3)]),
+):
+    parts = {"Ids": ids, "Rows": rows, "X": values}
+    CASES.append(Case("merge_ids", parts, "Out*%d" % len(ids), name=name))
