@@ -75,3 +75,46 @@ def test_scales_of_outputs_become_attributes():
     scope.var("fc_0.tmp_0@scale").get_tensor().set(np.array([2.5], "float32"))
     q.ScaleForInferencePass(scope).apply(graph)
     assert graph.to_program().global_block().ops[0].attr("out_threshold") == 2.5
+
+
+def test_quantisation_after_training_needs_a_model_and_data(tmp_path):
+    exe = fluid.Executor(fluid.CPUPlace())
+    with pytest.raises(AssertionError, match="The executor cannot be None"):
+        q.PostTrainingQuantization()
+    with pytest.raises(AssertionError, match="Give sample_generator or batch_generator"):
+        q.PostTrainingQuantization(exe, model_dir="model")
+    with pytest.raises(AssertionError, match="The algo should be KL or abs_max, not mean"):
+        q.PostTrainingQuantization(exe, model_dir="model", sample_generator=list, algo="mean")
+    prediction = build().global_block().var("fc_0.tmp_0")
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(tmp_path / "model"), ["x"], [prediction], exe)
+    made = q.PostTrainingQuantization(exe, model_dir=str(tmp_path / "model"), batch_generator=list)
+    with pytest.raises(RuntimeError, match="call quantize before save_quantized_model"):
+        made.save_quantized_model(str(tmp_path / "quantised"))
+    with pytest.raises(ValueError, match="the generator gave no samples"):
+        made.quantize()
+
+
+def test_everything_can_be_quantised_after_training(tmp_path):
+    x = fluid.layers.data("x", [4])
+    prediction = fluid.layers.softmax(fluid.layers.elementwise_add(fluid.layers.fc(x, 3, bias_attr=False), x[:, :3]))
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(tmp_path / "model"), ["x"], [prediction], exe)
+    batch = [np.linspace(-1, 1, 8).reshape(2, 4).astype("float32")]
+    options = {"batch_generator": lambda: [batch, batch], "batch_nums": 1, "is_full_quantize": True, "algo": "abs_max"}
+    made = q.PostTrainingQuantization(exe, fluid.Scope(), str(tmp_path / "model"), **options)
+    types = [op.type for op in made.quantize().global_block().ops]
+    assert types.count("fake_quantize_dequantize_moving_average_abs_max") > 1
+    made.save_quantized_model(str(tmp_path / "quantised"))
+    results = []
+    for name in ("model", "quantised"):
+        with fluid.scope_guard(fluid.Scope()):
+            program, _, targets = fluid.io.load_inference_model(str(tmp_path / name), exe)
+            results.append(exe.run(program, feed={"x": batch[0]}, fetch_list=targets)[0])
+    np.testing.assert_allclose(*results, atol=0.03)
+
+
+def test_a_calibrator_says_what_to_use():
+    with pytest.raises(NotImplementedError, match="use fluid.contrib.slim.quantization.PostTrainingQuantization"):
+        fluid.contrib.Calibrator()

@@ -9,6 +9,8 @@ order of a graph is arbitrary in real Fluid, and so are the numbers behind the n
 
 import os
 import re
+import shutil
+import tempfile
 import warnings
 
 import numpy as np
@@ -174,6 +176,52 @@ def rewrite(fluid, case):
     return programs
 
 
+CALIBRATED = {"KL": ("KL", "channel_wise_abs_max"), "abs_max": ("abs_max", "abs_max")}
+
+
+def calibrate(fluid, case, folder):
+    """What a model gives that was quantised after training, and the scales of its activations."""
+    from paddle.fluid.contrib.slim.quantization import PostTrainingQuantization
+
+    algorithm, weights = CALIBRATED[case]
+    main, startup, place = fluid.Program(), fluid.Program(), fluid.CPUPlace()
+    exe = fluid.Executor(place)
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        image = fluid.layers.data("image", [3, 6, 6])
+        hidden = fluid.layers.pool2d(fluid.layers.conv2d(image, 4, 3, act="relu"), 2, "avg", 2)
+        prediction = fluid.layers.fc(hidden, 3, act="softmax")
+        exe.run(startup)
+        initialise(fluid, fluid.global_scope(), main, "matrices")
+        fluid.io.save_inference_model(os.path.join(folder, "float"), ["image"], [prediction], exe, main)
+
+    def samples():
+        for i in range(9):
+            yield (f32(3, 6, 6, salt=("sample", i)) ** 3,)
+
+    with fluid.scope_guard(fluid.Scope()):
+        quantization = PostTrainingQuantization(
+            executor=exe,
+            scope=fluid.global_scope(),
+            model_dir=os.path.join(folder, "float"),
+            sample_generator=samples,
+            batch_size=4,
+            batch_nums=2,
+            algo=algorithm,
+            weight_quantize_type=weights,
+        )
+        program = quantization.quantize()
+        quantization.save_quantized_model(os.path.join(folder, "quantized"))
+        names = ["image.scale", "pool2d_0.tmp_0.scale"]
+        scales = [np.array(fluid.global_scope().find_var(name).get_tensor()) for name in names]
+        ops = {op.type: op for op in program.global_block().ops}
+        outputs = np.array([ops[type].attr("out_threshold") for type in ("conv2d", "relu", "pool2d", "mul")])
+    with fluid.scope_guard(fluid.Scope()):
+        program, feeds, fetches = fluid.io.load_inference_model(os.path.join(folder, "quantized"), exe)
+        fed = {feeds[0]: f32(2, 3, 6, 6, salt="test")}
+        predicted = exe.run(program, feed=fed, fetch_list=fetches)[0]
+    return {"scales": np.concatenate(scales), "outputs": outputs, "predicted": predicted}
+
+
 ATTRS = ("bit_length", "is_test", "moving_rate", "quant_bits", "window_size", "step")
 FORWARD_INPUTS = ("Input", "Filter", "X", "Y")
 
@@ -211,6 +259,10 @@ def record(fluid):
         print(case, numbers["losses"], np.abs(numbers["rounded"] - numbers["frozen"]).max())
     for case in REWRITTEN:
         data.update({case + "|" + key: np.array(value) for key, value in rewrite(fluid, case).items()})
+    for case in CALIBRATED:
+        folder = tempfile.mkdtemp()
+        data.update({"after training, " + case + "|" + k: v for k, v in calibrate(fluid, case, folder).items()})
+        shutil.rmtree(folder)
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "quantized.npz")
     np.savez_compressed(path, **data)
     print(os.path.getsize(path), "bytes")

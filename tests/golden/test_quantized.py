@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from golden.quantized import REWRITTEN, TRAINED, rewrite, train
+from golden.quantized import CALIBRATED, REWRITTEN, TRAINED, calibrate, rewrite, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::refluid.errors.RecompileWarning")  # programs are frozen in place
 
@@ -41,3 +41,12 @@ def test_a_quantised_mobilenet_trains_and_freezes_as_in_real_fluid(case):
 def test_a_pass_rewrites_the_operators_that_real_fluid_rewrites(case):
     programs = rewrite(fluid, case)
     assert programs == {which: _recorded()[case][which].tolist() for which in programs}
+
+
+@pytest.mark.parametrize("case", CALIBRATED)
+def test_a_model_is_quantised_after_training_as_in_real_fluid(case, tmp_path):
+    expected = _recorded()[f"after training, {case}"]
+    found = calibrate(fluid, case, str(tmp_path))
+    assert sorted(found) == sorted(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from refluid.ir import Block, Operator, Program, Variable, VarType
 from refluid.ir.roles import OP_NAMESCOPE
-from refluid.transpiler.quantization.fake_ops import FakeOps, Scheme, State, inputs_of, outputs_of
+from refluid.transpiler.quantization.fake_ops import (
+    DEQUANTISED,
+    QUANTISED,
+    FakeOps,
+    Scheme,
+    State,
+    inputs_of,
+    outputs_of,
+)
 
 _FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
 
@@ -80,7 +88,8 @@ class RoundActivations:
             return fake.quantise_and_dequantise(place, variable, self.scheme)
 
         def is_rewritten(op: Operator) -> bool:
-            return not any(map(_is_weight(op), inputs_of(op)))
+            rounded_already = any(name.endswith(QUANTISED + DEQUANTISED) for name in inputs_of(op))
+            return not rounded_already and not any(map(_is_weight(op), inputs_of(op)))
 
         _read_instead(block, is_rewritten, self.types, self.skip, rounded)
         return program, list(fake.states.values())

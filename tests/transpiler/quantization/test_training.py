@@ -73,3 +73,10 @@ def test_outputs_are_watched_at_the_end():
     rewritten, states = WatchOutputs(("mul", "relu")).apply(program)
     assert [op.type for op in rewritten.global_block().ops[-3:]] == ["moving_average_abs_max_scale"] * 3
     assert "fc_0.tmp_0@scale" in [state.name for state in states]
+
+
+def test_what_is_quantised_is_not_rounded_again():
+    program, _ = build()
+    rewritten, _ = QuantizeInputs(("mul",), WHOLE, WHOLE).apply(program)
+    again, states = RoundActivations(("mul",), Scheme("moving_average_abs_max")).apply(rewritten)
+    assert (len(again.global_block().ops), states) == (len(rewritten.global_block().ops), [])

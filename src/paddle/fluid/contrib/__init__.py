@@ -19,6 +19,7 @@ from paddle.fluid.contrib import (
 from paddle.fluid.contrib.decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
 from paddle.fluid.contrib.extend_optimizer import extend_with_decoupled_weight_decay
 from paddle.fluid.contrib.inferencer import Inferencer
+from paddle.fluid.contrib.int8_inference import Calibrator
 from paddle.fluid.contrib.layers import *  # noqa: F403
 from paddle.fluid.contrib.memory_usage_calc import memory_usage
 from paddle.fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decorate
@@ -39,6 +40,7 @@ from paddle.fluid.contrib.utils import (
 __all__ = ["decoder", "inferencer", "memory_usage_calc", "mixed_precision", "op_frequence", "reader", "trainer"]
 __all__ += [
     "AutoMixedPrecisionLists",
+    "Calibrator",
     "Compressor",
     "QuantizeTranspiler",
     "decorate",

@@ -2,10 +2,11 @@
 
 from paddle._missing import missing_names
 from paddle.fluid.contrib.slim.quantization import quantization_pass
+from paddle.fluid.contrib.slim.quantization.post_training_quantization import PostTrainingQuantization
 from paddle.fluid.contrib.slim.quantization.quantization_pass import *  # noqa: F403
 from paddle.fluid.contrib.slim.quantization.quantization_strategy import QuantizationStrategy
 
-__all__ = ["QuantizationStrategy"]
+__all__ = ["PostTrainingQuantization", "QuantizationStrategy"]
 __all__ += quantization_pass.__all__
 
 __getattr__ = missing_names(__name__)

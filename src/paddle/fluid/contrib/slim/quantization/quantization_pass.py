@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _DEFAULT = ("conv2d", "depthwise_conv2d", "mul")
-_WATCHED = (
+WATCHED = (
     "conv2d depthwise_conv2d mul matmul relu leaky_relu relu6 sigmoid tanh prelu swish softmax batch_norm "
     "elementwise_add pool2d reshape2 transpose2 concat elementwise_mul scale"
 ).split()
@@ -204,7 +204,7 @@ class OutScaleForTrainingPass:
     def apply(self, graph: IrGraph) -> IrGraph:
         """Rewrites the graph."""
         program = _program_of(graph)
-        _replace(graph, *WatchOutputs(_WATCHED, self._rate, graph.is_test()).apply(program), self._scope)
+        _replace(graph, *WatchOutputs(WATCHED, self._rate, graph.is_test()).apply(program), self._scope)
         return graph
 
 
