@@ -34,8 +34,8 @@ def entropy_threshold(samples: list[np.ndarray]) -> float:
             best, best_divergence = end, divergence
     if best == 0:  # every candidate is empty
         return float(magnitudes.max())
-    # Fluid counts from zero, not from where the histogram begins; less than a bin is neglected as there.
-    start = edges[0] if edges[0] > width else 0.0
+    # Fluid counts from zero, not from where the histogram begins. That is near zero, unless values are far from it.
+    start = edges[0] if edges[0] > edges[-1] / 8 else 0.0
     return float(start + (best + 0.5) * width)
 
 
