@@ -270,6 +270,38 @@ def squared_errors_of_all_pairs(fluid):
         return {"trains": False}
 
 
+def sequences(fluid, array, *lengths):
+    return fluid.create_lod_tensor(np.array(array), [list(lengths)], fluid.CPUPlace())
+
+
+@difference("negative-targets", holds=lambda found: same(found["weight"], [0, 1, 0, 0, 0, 0, 0, 0]))
+def count_negatives_of_boxes(fluid):
+    layers = fluid.layers
+    box = layers.data("box", [1, 4], lod_level=1)
+    matches = layers.data("matches", [1, 8], dtype="int32", append_batch_size=False)
+    negatives = layers.data("negatives", [1], dtype="int32", lod_level=1)
+    _, weight = layers.target_assign(box, matches, negatives)
+    feed = {
+        "box": sequences(fluid, np.ones((1, 1, 4), "float32"), 1),
+        "matches": -np.ones((1, 8), "int32"),
+        "negatives": sequences(fluid, np.array([[1]], "int32"), 1),
+    }
+    return {"weight": started(fluid).run(feed=feed, fetch_list=[weight])[0].ravel()}
+
+
+@difference("collected-images", holds=lambda found: found["images"] == 2)
+def collect_regions_of_images(fluid):
+    rois = fluid.layers.data("rois", [4], lod_level=1)
+    scores = fluid.layers.data("scores", [1], lod_level=1)
+    best = fluid.layers.collect_fpn_proposals([rois], [scores], 2, 2, 1)
+    feed = {
+        "rois": sequences(fluid, np.ones((2, 4), "float32"), 1, 1),
+        "scores": sequences(fluid, np.array([[0.9], [0.1]], "float32"), 1, 1),
+    }
+    (found,) = started(fluid).run(feed=feed, fetch_list=[best], return_numpy=False)
+    return {"images": len(found.recursive_sequence_lengths()[0])}
+
+
 def record():
     import paddle.fluid as fluid
 

@@ -35,7 +35,7 @@ NEGATIVES = Lod(np.array([[1], [4], [0], [2], [4]], "int32"), [[2, 1, 2]])
 CODES = Lod(f32(5, 2, 4), [[2, 3, 0]])
 CASES += [
     assign("", {"X": CODES, "MatchIndices": MATCHES}),
-    # Real Fluid writes the weights of negatives elsewhere, also beyond its memory, if there is more than one column.
+    # One column. differs: negative-targets
     assign(
         "negatives",
         {"X": Lod(f32(5, 2, 1), [[2, 3, 0]]), "MatchIndices": MATCHES, "NegIndices": NEGATIVES},

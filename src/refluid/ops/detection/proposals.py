@@ -194,7 +194,7 @@ def collect_fpn_proposals(rois, scores, *, post_nms_topN):
     image = jnp.where(real[chosen], owners.data[chosen], images)
     chosen = chosen[jnp.argsort(image, stable=True)]
     lengths = jnp.zeros(images, jnp.int32).at[image].add(1, mode="drop")
-    offsets = offsets_of(lengths)
+    offsets = offsets_of(lengths)  # differs: collected-images
     return Ragged(take_rows(boxes.data, chosen, jnp.arange(count) < offsets[-1]), (offsets,), count)
 
 
