@@ -87,6 +87,25 @@ def save_delta(program: Program, folder: str, base: str, scope: Scope | None = N
         save_variables(found.scope, found.variables, folder, beside=manifests)
 
 
+def check_all_rows_fit(heights: Mapping[str, int]) -> None:
+    """Raises if tables that grow, by their heights in a program, have rows that a tensor of that height does not have.
+
+    An inference model holds its tables as tensors: row 0 to row height - 1.
+    """
+    session = sessions.current()
+    assert session is not None, "somebody has gathered what servers hold"
+    held = describe_tables(session)
+    for name, height in heights.items():
+        found = held.get(name, {"rows": 0})
+        if found["rows"] and (found["lowest"] < 0 or found["highest"] >= height):
+            raise ValueError(
+                f"table {name} has rows with ids from {found['lowest']} to {found['highest']}; a saved model has the "
+                f"rows 0 to {height - 1} of size=[{height}, ...], and would lose others\n"
+                "  hint        map ids to that range before they are looked up; or save the model with "
+                "program_only=True, the table with save_persistables, and serve its rows from refluid table export"
+            )
+
+
 def describe_tables(session: Session) -> dict[str, dict[str, Any]]:
     """What tables that grow hold, over all servers: rows, bytes, the lowest and highest id."""
     found: dict[str, list[dict[str, Any]]] = {}

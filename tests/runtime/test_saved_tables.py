@@ -271,6 +271,40 @@ def test_parts_that_a_trainer_does_not_see_are_reported(tmp_path, monkeypatch):
         save(job, tmp_path / "model")
 
 
+def build_with_prediction():
+    """Returns nothing, as all builders; its prediction has a name of its own."""
+    ids, y = fluid.layers.data("ids", [1], dtype="int64"), fluid.layers.data("y", [1])
+    found = fluid.layers.embedding(ids, [10, WIDTH], True, True, param_attr=fluid.ParamAttr("emb"))
+    guess = fluid.layers.reduce_sum(found, 1, keep_dim=True)
+    fluid.default_main_program().global_block().create_var(name="guess", shape=guess.shape, dtype="float32")
+    guess = fluid.layers.assign(guess, fluid.default_main_program().global_block().var("guess"))
+    adagrad().minimize(fluid.layers.mean(fluid.layers.square_error_cost(guess, y)))
+
+
+def save_model(job, folder):
+    def save(trainer):
+        guess = trainer.program.global_block().var("guess")
+        return fluid.io.save_inference_model(str(folder), ["ids"], [guess], EXE, trainer.program)
+
+    on_trainer(job, save)
+
+
+def test_a_model_with_rows_in_the_range_of_its_table_is_saved_for_inference(tmp_path):
+    job = Job(build_with_prediction, 2, trainers=1)
+    run(job, 3, names=np.arange(8))
+    save_model(job, tmp_path)
+    (found,) = refluid.load(tmp_path)(ids=np.arange(10).reshape(10, 1))
+    np.testing.assert_allclose(found.ravel(), rows_of(job, "emb", np.arange(10)).sum(1), rtol=1e-6)
+
+
+def test_a_model_that_would_lose_rows_is_refused(tmp_path):
+    job = Job(build_with_prediction, 2, trainers=1)
+    run(job, 1, names=np.array([3, 10]))
+    with pytest.raises(ValueError, match=r"(?s)table emb has rows with ids from 3 to 10; .* rows 0 to 9 .*hint"):
+        save_model(job, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_what_tables_hold_is_told_over_all_servers():
     from refluid.runtime.trainer.table_saving import describe_tables
 

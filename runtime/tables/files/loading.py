@@ -35,7 +35,10 @@ def load_into(table: Table, saved: SavedTable, shards: tuple[int, int]) -> None:
     for ids, records in saved.records(overlaps):
         chosen = in_shards(ids, shards)
         table.put(ids[chosen], _converted(saved.form, table.form, records[chosen], table.fills))
-    table.resume(saved.manifest.step, saved.past())
+    try:
+        table.resume(saved.manifest.step, saved.past())
+    except (ValueError, OverflowError) as error:
+        raise TableFileError(f"{saved.path}: {error}") from error
     begin_marks(table, saved.manifest.id if saved.manifest.optimizer else None)
 
 

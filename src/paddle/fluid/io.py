@@ -244,7 +244,11 @@ def save_inference_model(
     else:
         program = inference_models.inference_program(program, feeds, targets)
         names = inference_models.feeds_and_fetches(program)[1]
-    scope, _, _ = _gather_to_save(program, [v for v in program.list_vars() if is_persistable(v)])
+    scope, _, tables = _gather_to_save(program, [v for v in program.list_vars() if is_persistable(v)])
+    if tables and not program_only:
+        from refluid.runtime.trainer.table_saving import check_all_rows_fit
+
+        check_all_rows_fit({name: program.global_block().var(name).shape[0] for name in tables})
     inference_models.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
     return names
 

@@ -88,3 +88,22 @@ def test_history_grows_by_blocks():
     for number in range(1, 5000):
         history.record(number, 0.1)
     assert 5000 // 256 < len(history.blocks) < 100
+
+
+@pytest.mark.parametrize("steps", [0, 3, LARGE + 700])
+def test_what_is_known_of_steps_survives_files(steps):
+    rule = RULES["momentum, l2"].numbers()
+    history, copy = History(rule), History(rule)
+    for part in range(3):
+        if steps:
+            history.record(steps // 3 * (part + 1), 0.1 / (part + 1))
+    numbers = history.numbers()
+    copy.read(numbers)
+    for each in (history, copy):
+        each.record(steps + 5, 0.3)
+    for name in ("rates", "blocks", "large"):
+        ours, theirs = getattr(history, name), getattr(copy, name)
+        np.testing.assert_array_equal(ours[: len(theirs)], theirs[: len(ours)])
+    for bad in (numbers[:-1], numbers[:2], np.append(numbers, 1.0), -numbers - 1):
+        with pytest.raises(ValueError, match="do not tell the learning rates"):
+            copy.read(bad)
