@@ -11,7 +11,7 @@ from typing import Any
 from refluid.ir import Program, default_main_program, default_startup_program
 from refluid.ir.modes import Mode
 from refluid.transpiler import collective
-from refluid.transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig, check_config
+from refluid.transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig, check_config, choose_mode
 from refluid.transpiler.endpoints import parse_endpoints
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.geo import check_geo, geo_server_program, geo_trainer_program
@@ -19,6 +19,7 @@ from refluid.transpiler.joining import Job, join_once
 from refluid.transpiler.kept import place_kept
 from refluid.transpiler.parts import take_apart
 from refluid.transpiler.placement import Placement, place
+from refluid.transpiler.rows_apart import with_rows_apart
 from refluid.transpiler.server import server_program
 from refluid.transpiler.startup import server_startup, trainer_startup
 from refluid.transpiler.trainer import trainer_program
@@ -96,6 +97,8 @@ class DistributeTranspiler:
             raise ValueError("the program has already been transpiled; build it again to distribute it differently")
         self.trainer_id, self._trainer = trainer_id, program
         self._original, self._startup = program.clone(), startup.clone()
+        if choose_mode(self.config, sync_mode) is not Mode.GEO:
+            self._original = with_rows_apart(self._original)
         placement = place(self._original, endpoints, trainers, sync_mode, self.config)
         parts = take_apart(self._original)
         placement = replace(placement, kept=place_kept(self._original, self._startup, parts, endpoints))

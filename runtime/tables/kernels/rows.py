@@ -39,6 +39,7 @@ from refluid.runtime.tables.kernels.memory import (
     kernel,
     part,
     pointer_to,
+    prefetch,
 )
 from refluid.runtime.tables.kernels.missed import MAP_SIZE, RATES, catch_up
 from refluid.runtime.tables.kernels.optimizers import ADD, HIGHEST, KIND, LOWEST, SCALE, A, B, decay, drifts, step
@@ -188,6 +189,8 @@ def _push(control, ids, places, grads, rule, rates, blocks, large, now, beginnin
     for begin in range(start, count, AT_ONCE):
         end = min(begin + AT_ONCE, count)
         room = _located(control, ids, begin, end, rows, hashes, beginning, fills, grads, scratch, creates and not first)
+        for i in range(room):
+            prefetch(control[MARKS] + max(rows[i], 0))
         for i in range(room):
             row, is_new = rows[i], False
             if row < 0:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from refluid.ops.core import noise
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
-from refluid.ops.core.shapes import column_of, require_as_many_rows
+from refluid.ops.core.shapes import require_as_many_rows
 from refluid.ops.core.values import SelectedRows, as_ids
 
 _UNIFORM, _LOG_UNIFORM, _CUSTOM = 0, 1, 2
@@ -52,30 +52,44 @@ def nce(
     With p = sigmoid(x . w + b) and q = samples * P(class), a true class costs -log(p / (p + q)) and a sampled one
     -log(q / (p + q)). SampleLogits holds p.
     """
-    require_in_range(label, num_total_classes, slot="Label")
-    label = as_ids(label).reshape(input.shape[0], -1)
-    shape = (input.shape[0], num_neg_samples)
+    labels = draw_classes(
+        label, alias, alias_probabilities, num_total_classes, num_neg_samples, sampler, custom_neg_classes, key
+    )
+    expected = expected_count(labels, sampler, num_total_classes, num_neg_samples, probabilities)
+    cost, found = nce_of_rows(input, weight[labels], bias, sample_weight, labels, expected, num_neg_samples)
+    return cost, found, labels
+
+
+def draw_classes(label, alias, alias_probabilities, classes, samples, sampler, custom_neg_classes, key):
+    """The true classes of each sample, and classes drawn for it."""
+    require_in_range(label, classes, slot="Label")
+    label = as_ids(label).reshape(label.shape[0], -1)
+    shape = (label.shape[0], samples)
     if custom_neg_classes:
         negatives = jnp.broadcast_to(jnp.asarray(custom_neg_classes, label.dtype), shape)
     elif sampler == _UNIFORM:
-        negatives = noise.integers(key, shape, label.dtype, 0, num_total_classes)
+        negatives = noise.integers(key, shape, label.dtype, 0, classes)
     elif sampler == _LOG_UNIFORM:
         fractions = noise.uniform(key, shape, jnp.float32)
-        negatives = jnp.exp(fractions * math.log(num_total_classes)).astype(label.dtype) - 1
-        negatives = jnp.clip(negatives, 0, num_total_classes - 1)
+        negatives = jnp.exp(fractions * math.log(classes)).astype(label.dtype) - 1
+        negatives = jnp.clip(negatives, 0, classes - 1)
     else:
         negatives = _draw_from_alias_table(key, shape, alias, alias_probabilities).astype(label.dtype)
-    labels = jnp.concatenate([label, negatives], 1)
-    logits = jnp.einsum("nd,nsd->ns", input, weight[labels])
+    return jnp.concatenate([label, negatives], 1)
+
+
+def nce_of_rows(input, rows, bias, sample_weight, labels, expected, samples):
+    """Cost and SampleLogits of nce, given the rows of the weight for all labels."""
+    logits = jnp.einsum("nd,nsd->ns", input, rows)
     if bias is not None:
         logits = logits + bias.reshape(-1)[labels]
     found = jax.nn.sigmoid(logits)
-    expected = _expected_count(labels, sampler, num_total_classes, num_neg_samples, probabilities).astype(found.dtype)
-    is_true = jnp.arange(labels.shape[1]) < label.shape[1]
+    expected = expected.astype(found.dtype)
+    is_true = jnp.arange(labels.shape[1]) < labels.shape[1] - samples
     costs = jnp.log(found + expected) - jnp.log(jnp.where(is_true, found, expected))
     if sample_weight is not None:
-        costs = costs * column_of("SampleWeight", sample_weight, input.shape[0])
-    return costs.sum(1, keepdims=True), found, labels
+        costs = costs * sample_weight.reshape(-1, 1)
+    return costs.sum(1, keepdims=True), found
 
 
 @op(
@@ -103,15 +117,21 @@ def nce_grad(
     is_sparse=False,
 ):
     """The derivative at the sampled classes."""
-    expected = _expected_count(labels, sampler, num_total_classes, num_neg_samples, probabilities).astype(found.dtype)
-    is_true = jnp.arange(labels.shape[1]) < labels.shape[1] - num_neg_samples
+    expected = expected_count(labels, sampler, num_total_classes, num_neg_samples, probabilities)
+    slopes = nce_slopes(found, expected, num_neg_samples, cost_grad, sample_weight)
+    rows = weight.at[labels].get(mode="clip")
+    return linear_grads(input, rows, bias, labels, slopes, weight.shape[0], is_sparse=is_sparse)
+
+
+def nce_slopes(found, expected, samples, cost_grad, sample_weight):
+    """The derivative by the logits."""
+    expected = expected.astype(found.dtype)
+    is_true = jnp.arange(found.shape[1]) < found.shape[1] - samples
     slopes = (1 - found) / (found + expected) * jnp.where(is_true, -expected, found) * cost_grad.reshape(-1, 1)
-    if sample_weight is not None:
-        slopes = slopes * sample_weight.reshape(-1, 1)
-    return _linear_grads(input, weight, bias, labels, slopes, is_sparse)
+    return slopes if sample_weight is None else slopes * sample_weight.reshape(-1, 1)
 
 
-def _expected_count(labels, sampler, classes, samples, probabilities):
+def expected_count(labels, sampler, classes, samples, probabilities):
     """The expected count of each class among the samples."""
     if sampler == _UNIFORM:
         return jnp.full(labels.shape, samples / classes)
@@ -134,11 +154,13 @@ def _draw_from_alias_table(key, shape, alias, alias_probabilities):
     return jnp.where(stays | (other < 0), places, other)
 
 
-def _linear_grads(x, weight, bias, rows, slopes, is_sparse):
-    """Gradients of x, weight and bias of logits[n, s] = x[n] . weight[rows[n, s]] + bias[rows[n, s]]."""
-    x_grad = jnp.einsum("ns,nsd->nd", slopes, weight.at[rows].get(mode="clip"))
+def linear_grads(x, weight_rows, bias, rows, slopes, height, *, is_sparse):
+    """Gradients of x, weight and bias of logits[n, s] = x[n] . weight[rows[n, s]] + bias[rows[n, s]].
+
+    ``weight_rows`` are weight[rows], and ``height`` is the number of rows of the weight."""
+    x_grad = jnp.einsum("ns,nsd->nd", slopes, weight_rows)
     rows = rows.reshape(-1)
-    weight_grad = SelectedRows(rows, (slopes[..., None] * x[:, None]).reshape(-1, x.shape[1]), weight.shape[0])
+    weight_grad = SelectedRows(rows, (slopes[..., None] * x[:, None]).reshape(-1, x.shape[1]), height)
     bias_grad = None
     if bias is not None:
         bias_grad = jnp.zeros(bias.size, bias.dtype).at[rows].add(slopes.reshape(-1), mode="drop").reshape(bias.shape)
@@ -159,13 +181,18 @@ def hierarchical_sigmoid(x, w, label, table=None, code=None, bias=None, *, num_c
     require_as_many_rows(X=x, Label=label, PathTable=table, PathCode=code)
     if table is None:
         require_in_range(label, num_classes, slot="Label")
-    nodes, bits = _path(label, table, code, num_classes, w.shape[0])
-    scores = jnp.einsum("nd,nld->nl", x, w.at[nodes].get(mode="fill", fill_value=0.0))
+    nodes, bits = path(label, table, code, num_classes, w.shape[0])
+    return *path_costs(x, w.at[nodes].get(mode="fill", fill_value=0.0), bias, nodes, bits), None
+
+
+def path_costs(x, rows, bias, nodes, bits):
+    """Out and PreOut of hierarchical_sigmoid, given the rows of the weight for all nodes."""
+    scores = jnp.einsum("nd,nld->nl", x, rows)
     if bias is not None:
         scores = scores + bias.reshape(-1).at[nodes].get(mode="fill", fill_value=0.0)
     scores = jnp.clip(scores, -40.0, 40.0)
     costs = jax.nn.softplus(scores)
-    return (costs - bits.astype(x.dtype) * scores).sum(1, keepdims=True), costs, None
+    return (costs - bits.astype(x.dtype) * scores).sum(1, keepdims=True), costs
 
 
 @op(
@@ -178,13 +205,18 @@ def hierarchical_sigmoid(x, w, label, table=None, code=None, bias=None, *, num_c
 )
 def hierarchical_sigmoid_grad(x, w, label, table, code, bias, costs, out_grad, *, num_classes=2, is_sparse=False):
     """(sigmoid(score) - bit) * dout at every step of the path, even where the score is clipped."""
-    nodes, bits = _path(label, table, code, num_classes, w.shape[0])
-    slopes = (-jnp.expm1(-costs) - bits.astype(x.dtype)) * out_grad.reshape(-1, 1)
-    slopes = jnp.where(nodes < w.shape[0], slopes, 0.0)
-    return _linear_grads(x, w, bias, nodes, slopes, is_sparse)
+    nodes, bits = path(label, table, code, num_classes, w.shape[0])
+    slopes = path_slopes(costs, bits, nodes, w.shape[0], out_grad)
+    return linear_grads(x, w.at[nodes].get(mode="clip"), bias, nodes, slopes, w.shape[0], is_sparse=is_sparse)
 
 
-def _path(label: Any, table: Any, code: Any, classes: int, height: int) -> tuple[Any, Any]:
+def path_slopes(costs, bits, nodes, height, out_grad):
+    """The derivative by the scores; steps past the end of a path have none."""
+    slopes = (-jnp.expm1(-costs) - bits.astype(costs.dtype)) * out_grad.reshape(-1, 1)
+    return jnp.where(nodes < height, slopes, 0.0)
+
+
+def path(label: Any, table: Any, code: Any, classes: int, height: int) -> tuple[Any, Any]:
     """Inner nodes and branches on the path to each label; missing steps have node ``height`` and branch 0.
 
     Without a table the tree is complete: the leaf of class c is node c + classes, and the parent of node i is i // 2.
