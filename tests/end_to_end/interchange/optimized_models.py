@@ -109,6 +109,16 @@ def convolution(fluid):
     return {"image": numbers("image", 2, 3, 8, 8).astype("float32")}, [fluid.layers.fc(pooled, 3)]
 
 
+def mkldnn_convolutions(fluid):
+    layers = fluid.layers
+    image = layers.data("image", [3, 8, 8])
+    first = layers.conv2d(image, 4, 3, padding=1, act="relu")
+    second = layers.batch_norm(layers.conv2d(first, 4, 3, padding=1, bias_attr=False), is_test=True)
+    joined = layers.elementwise_add(first, second, act="relu")
+    pooled = layers.pool2d(layers.conv2d(joined, 4, 1, act="relu6"), pool_type="avg", global_pooling=True)
+    return {"image": numbers("image", 2, 3, 8, 8).astype("float32")}, [layers.fc(pooled, 3)]
+
+
 def activated_sums(fluid):
     layers = fluid.layers
     x = layers.data("x", [4])
@@ -144,6 +154,7 @@ MODELS = {
     expanded_rows: (["fusion_seqexpand_concat_fc"], None),
     squared_difference: (["fusion_squared_mat_sub"], None),
     convolution: (["conv2d", "elementwise_add"], None),
+    mkldnn_convolutions: (["conv2d", "fc"], None),
     activated_sums: (["fused_elemwise_activation"], ["fuse_elewise_add_act_pass"]),
     attention_lstm: (["attention_lstm"], []),
 }
@@ -161,7 +172,7 @@ def optimize(fluid, build, folder):
         if passes is None:
             plain = tempfile.mkdtemp()
             fluid.io.save_inference_model(plain, sorted(feeds), targets, executor, main)
-            save_optimized(fluid, plain, folder)
+            save_optimized(fluid, plain, folder, with_mkldnn=build is mkldnn_convolutions)
         else:
             program = with_passes(fluid, main.clone(for_test=True), passes) if passes else main
             targets = [program.global_block().var(target.name) for target in targets]
@@ -169,12 +180,14 @@ def optimize(fluid, build, folder):
     return feeds
 
 
-def save_optimized(fluid, plain, folder):
+def save_optimized(fluid, plain, folder, with_mkldnn):
     """Saves what the passes of a predictor have made of the model in the folder ``plain``."""
     config = fluid.core.AnalysisConfig(plain)
     config.disable_gpu()
     config.disable_glog_info()
     config.switch_ir_optim(True)
+    if with_mkldnn:
+        config.enable_mkldnn()
     fluid.core.create_paddle_predictor(config).SaveOptimModel(folder)
     os.rename(os.path.join(folder, "model"), os.path.join(folder, "__model__"))
 

@@ -70,6 +70,17 @@ CASES += [
     pair(("relu", "elementwise_add"), SEQUENCES, f32(4), "sequences"),
 ]
 
+# --- activations inside of convolutions, by the passes for MKL-DNN
+IMAGES = {"Input": f32(2, 3, 5, 5), "Filter": f32(4, 3, 3, 3), "Bias": f32(4)}
+for act, alpha in (("relu", 0.0), ("relu6", 0.5), ("leaky_relu", 0.2), ("swish", 1.5)):
+    attrs = {"fuse_activation": act, "fuse_alpha": alpha, "use_mkldnn": True, "is_test": True}
+    attrs.update({"strides": [1, 1], "paddings": [1, 1], "dilations": [1, 1], "groups": 1})
+    CASES.append(Case("conv2d", IMAGES, "Output", attrs, name=act))
+    image = dict(IMAGES, ResidualData=f32(2, 4, 5, 5))
+    del image["Bias"]
+    with_residual = dict(attrs, fuse_residual_connection=True)
+    CASES.append(Case("conv2d", image, "Output", with_residual, name=act + "-residual"))
+
 # --- recurrences
 LSTM = "Hidden Cell XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0"
 MEMORY = "XX BatchedInput BatchedHidden BatchedCell ReorderedH0 ReorderedC0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
@@ -67,6 +68,21 @@ def _with_bias(out, bias, data_format):
     return out if bias is None else as_given(channels_last(out, data_format) + bias.reshape(-1), data_format)
 
 
+def _activated(out, fuse_activation, fuse_alpha, fuse_relu=False, fuse_brelu=False, fuse_brelu_threshold=6.0):
+    """The activation that a pass for MKL-DNN has fused into a convolution; Fluid 1.5 has flags for relu and relu6."""
+    if fuse_activation == "relu" or fuse_relu:
+        return jax.nn.relu(out)
+    if fuse_activation == "relu6" or fuse_brelu:
+        return jnp.clip(out, 0, fuse_alpha if fuse_activation else fuse_brelu_threshold)
+    if fuse_activation == "leaky_relu":
+        return jnp.where(out > 0, out, fuse_alpha * out)
+    if fuse_activation == "swish":
+        return out * jax.nn.sigmoid(fuse_alpha * out)
+    if fuse_activation:
+        raise ValueError(f"fuse_activation must be relu, relu6, leaky_relu or swish, not {fuse_activation}")
+    return out
+
+
 _conv2d = partial(
     op,
     inputs="Input Filter Bias? ResidualData?",
@@ -89,11 +105,17 @@ def conv2d(
     dilations=(1, 1),
     groups=1,
     data_format="AnyLayout",
+    fuse_activation="",
+    fuse_alpha=0.0,
+    fuse_relu=False,
+    fuse_brelu=False,
+    fuse_brelu_threshold=6.0,
 ):
-    """The correlation of images with filters [O, C / groups, H, W], plus bias and residual if given."""
+    """The correlation of images with filters [O, C / groups, H, W], plus bias and residual if given, then activated."""
     out = _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format)
     out = _with_bias(out, bias, data_format)
-    return out if residual is None else out + residual
+    out = out if residual is None else out + residual
+    return _activated(out, fuse_activation, fuse_alpha, fuse_relu, fuse_brelu, fuse_brelu_threshold)
 
 
 @op("conv3d", inputs="Input Filter ResidualData?", outputs="Output")
@@ -108,10 +130,13 @@ def conv3d(
     dilations=(1, 1, 1),
     groups=1,
     data_format="AnyLayout",
+    fuse_activation="",
+    fuse_alpha=0.0,
+    fuse_relu=False,
 ):
-    """The correlation of volumes with filters [O, C / groups, D, H, W], plus residual if given."""
+    """The correlation of volumes with filters [O, C / groups, D, H, W], plus residual if given, then activated."""
     out = _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format)
-    return out if residual is None else out + residual
+    return _activated(out if residual is None else out + residual, fuse_activation, fuse_alpha, fuse_relu)
 
 
 @op("depthwise_conv2d_transpose", inputs="Input Filter Bias?", outputs="Output")
@@ -128,10 +153,13 @@ def conv2d_transpose(
     dilations=(1, 1),
     groups=1,
     data_format="AnyLayout",
+    fuse_activation="",
+    fuse_alpha=0.0,
+    fuse_relu=False,
 ):
-    """The transpose of conv2d in its input; filters are [C, O / groups, H, W]."""
+    """The transpose of conv2d in its input, activated; filters are [C, O / groups, H, W]."""
     out = _convolve_transposed(x, w, strides, paddings, padding_algorithm, dilations, groups, output_size, data_format)
-    return _with_bias(out, bias, data_format)
+    return _activated(_with_bias(out, bias, data_format), fuse_activation, fuse_alpha, fuse_relu)
 
 
 @op("conv3d_transpose", inputs="Input Filter", outputs="Output")
