@@ -41,6 +41,14 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     diff.add_argument("second", metavar="B", help="another one")
     diff.add_argument("--tolerance", type=float, default=0.0, help="weights may differ by so much (default 0)")
 
+    push = actions.add_parser("push", help="puts rows into Redis, where a service reads them")
+    _add_table(push)
+    push.add_argument("url", metavar="URL", help="such as redis://host:6379/0, rediss:// for TLS, unix:// for a socket")
+    push.add_argument("--prefix", help="what keys begin with (by default the name of the table and a colon)")
+    push.add_argument(
+        "--delta", action="store_true", help="only what has changed since the snapshot whose rows are there"
+    )
+
 
 def _add_table(command: argparse.ArgumentParser) -> None:
     command.add_argument("table", metavar="TABLE", help="a table, such as model/emb")
@@ -144,11 +152,22 @@ def _diff(chosen: argparse.Namespace) -> int:
     return 0 if found.none else 1
 
 
+def _push(chosen: argparse.Namespace) -> int:
+    from refluid.runtime.tables.files.online import OnlineRows
+
+    saved = open_table(at(chosen.table))
+    prefix = f"{saved.manifest.table}:" if chosen.prefix is None else chosen.prefix
+    pushed = OnlineRows(chosen.url, prefix).push(saved, delta=chosen.delta)
+    print(f"put {pushed.rows:,} rows with the prefix {prefix}, and removed {pushed.gone:,}")
+    return 0
+
+
 _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
     "inspect": _inspect,
     "head": _head,
     "export": _export,
     "merge": _merge,
     "diff": _diff,
+    "push": _push,
 }
 COMMANDS = {"table": (_add_arguments, _run)}

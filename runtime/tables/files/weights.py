@@ -23,6 +23,11 @@ class UpToDate:
     def __init__(self, form: RecordForm, rule: Rule, step: int, past: np.ndarray):
         self._form, self._rule, self._step, self._past = form, rule, step, past
 
+    @property
+    def moves_all_rows(self) -> bool:
+        """Whether rows change in steps in which they have no gradient."""
+        return self._rule.drifts
+
     def records(self, ids: np.ndarray, records: np.ndarray) -> np.ndarray:
         """The records of different rows, up to date."""
         if not self._rule.drifts or (self._form.versions_of(records) == self._step).all():
