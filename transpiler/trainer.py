@@ -1,4 +1,4 @@
-"""Trainer programs: the original program without updates, with one exchange with the servers at its end."""
+"""Trainer programs: the original program without updates, which sends gradients and receives parameters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from refluid.transpiler.parts import Parts, take_apart
 def trainer_program(program: Program, exchange: Exchange, *, compensated: bool = False) -> Program:
     """Turns a training program into that of one trainer.
 
-    The result has lookups in remote tables, forward and backward, other operators of trainers, then one exchange that
-    sends gradients and receives parameters, and last the operators that read updated parameters. ``compensated`` says
-    that servers change gradients before they use them (dc_asgd).
+    The result has lookups in remote tables, forward and backward, other operators of trainers, among which gradients
+    are sent where they are ready, then the receipt of parameters, and last the operators that read updated ones.
+    ``compensated`` says that servers change gradients before they use them (dc_asgd).
     """
     program = program.clone()
     block = program.global_block()
@@ -35,11 +35,28 @@ def trainer_program(program: Program, exchange: Exchange, *, compensated: bool =
         if placed.remote
     }
     block.ops = look_up_remotely(early, tables)
+    count = len(block.ops)
     exchange.push(block, gradients.sent, set() if compensated else _linear(parts, gradients))
+    block.ops = _sent_where_ready(block.ops[:count], block.ops[count:])
     exchange.pull(block)
     block.ops += late
     program.changed()
     return program
+
+
+def _sent_where_ready(ops: Sequence[Operator], pushes: Sequence[Operator]) -> list[Operator]:
+    """The operators, each followed by those that split and send the gradients it completes; barriers come last.
+
+    So real Fluid's programs read. A plan delays these operators, so that there still is one exchange, at the end.
+    """
+    made = {name: place for place, op in enumerate(ops) for inner in op.within() for name in inner.output_arg_names}
+    following: dict[int, list[Operator]] = {}
+    last = len(ops) - 1
+    for op in pushes:
+        place = max((made.get(name, last) for name in op.input_arg_names), default=last)
+        made.update(dict.fromkeys(op.output_arg_names, place))
+        following.setdefault(place, []).append(op)
+    return [each for place, op in enumerate(ops) for each in (op, *following.get(place, ()))]
 
 
 def _linear(parts: Parts, gradients: Gradients) -> set[str]:

@@ -63,7 +63,7 @@ def make_plan(
     ops = [op for op in block.ops if op.type not in BOUNDARY and not op.definition.makes_reader]
     if feeds is not None:
         ops = needed_operators(ops, {*fetches, *_persistable_writes(block, ops)}, frozenset(feeds))
-    ops = _remote_lookups_first(ops, remote)
+    ops = _pushes_last(_remote_lookups_first(ops, remote))
     folded = foldable_operators(ops)
     pairs = pair_gradients(ops)
     groups = _group(ops, pairs, HostOps(eager_loops, padded).host_operators(ops, folded), remote)
@@ -102,6 +102,27 @@ def _remote_lookups_first(ops: Sequence[Operator], remote: frozenset[str]) -> li
             read.update(name for inner in op.within() for name in inner.input_arg_names)
         written.update(name for inner in op.within() for name in inner.output_arg_names)
     return [*first, *others]
+
+
+def _pushes_last(ops: Sequence[Operator]) -> list[Operator]:
+    """The operators, with those that only send delayed until the next exchange, or until what they send is overwritten.
+
+    Programs send gradients where they are ready; one exchange for all is faster.
+    """
+    read_here = {name for op in ops if not communicates(op) for inner in op.within() for name in inner.input_arg_names}
+    ordered: list[Operator] = []
+    delayed: list[Operator] = []
+    sent: set[str] = set()
+    for op in ops:
+        if communicates(op) and read_here.isdisjoint(op.output_arg_names):
+            delayed.append(op)
+            sent.update(op.input_arg_names)
+            continue
+        if delayed and (communicates(op) or any(not sent.isdisjoint(each.output_arg_names) for each in op.within())):
+            ordered += delayed
+            delayed, sent = [], set()
+        ordered.append(op)
+    return ordered + delayed
 
 
 def looks_up(op: Operator, remote: frozenset[str]) -> bool:

@@ -8,18 +8,14 @@ import pytest
 import paddle.fluid as fluid
 from programs_to_distribute import FIRST, SECOND, config, regression, tagger, transpile
 from refluid.ir.modes import Mode
-from refluid.lowering.plan import communicates
+from refluid.lowering.plan import Where, make_plan
 from refluid.runtime.trainer.exchange_plan import Job, job_of, read_plan
 
 
 def exchanges(program):
-    """The operators of a program's exchanges, each a list of neighbours."""
-    found, open_ = [], False
-    for op in program.global_block().ops:
-        if communicates(op):
-            found = [*found[:-1], [*found[-1], op]] if open_ else [*found, [op]]
-        open_ = communicates(op)
-    return found
+    """The operators of a program's exchanges."""
+    pieces = make_plan(program.global_block(), []).pieces
+    return [list(piece.schedule.ops) for piece in pieces if piece.where is Where.EXCHANGE]
 
 
 def described(variables):
