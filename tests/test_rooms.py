@@ -69,6 +69,7 @@ EXCEPTIONS = {
     "src/refluid/__init__.py -> refluid.runtime.trainer.table_saving": "loaded when the name is asked for",
     "src/refluid/cli.py -> refluid.runtime.launch.commands": "a command line knows its commands",
     "src/refluid/cli.py -> refluid.runtime.tables.files.commands": "a command line knows its commands",
+    "src/refluid/files/variables.py -> refluid.runtime.tables.files.dense": "loaded when servers have saved a table",
     "src/refluid/jobs.py -> refluid.runtime.collective": "loaded when a program belongs to several processes",
     "src/refluid/lowering/exchange.py -> refluid.runtime.exchanges": "loaded when a program has exchanges",
     "src/refluid/lowering/host_piece.py -> refluid.runtime.collective": "loaded when a program joins processes",

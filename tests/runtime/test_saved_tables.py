@@ -297,6 +297,26 @@ def test_a_model_with_rows_in_the_range_of_its_table_is_saved_for_inference(tmp_
     np.testing.assert_allclose(found.ravel(), rows_of(job, "emb", np.arange(10)).sum(1), rtol=1e-6)
 
 
+def load_locally(folder):
+    """What a program in one process, which knows of no servers, loads of the first of its tables."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
+        model()()
+        fluid.io.load_params(EXE, str(folder), main)
+        return np.array(scope.find_var("emb").get_tensor())
+
+
+def test_a_program_in_one_process_loads_tables_of_servers(tmp_path):
+    job = Job(model(), 2, trainers=1)
+    run(job, 2, names=np.arange(8))
+    save(job, tmp_path)
+    np.testing.assert_array_equal(load_locally(tmp_path), rows_of(job, "emb", np.arange(10)))
+    run(job, 1, names=np.array([10, 12]))
+    save(job, tmp_path)
+    with pytest.raises(ValueError, match=r"emb has a row with id 1[02]; in this program the table has the rows 0 to 9"):
+        load_locally(tmp_path)
+
+
 def test_a_model_that_would_lose_rows_is_refused(tmp_path):
     job = Job(build_with_prediction, 2, trainers=1)
     run(job, 1, names=np.array([3, 10]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from refluid.runtime.tables.files.chain import SavedTable
+from refluid.runtime.tables.files.manifest import Manifest
 from refluid.runtime.tables.records import RecordForm
 from refluid.runtime.tables.rules import Rule
 from refluid.runtime.tables.table import Table
@@ -53,10 +54,13 @@ class UpToDate:
 
 def up_to_date(saved: SavedTable) -> UpToDate:
     """Brings the records of a table in files up to date with its latest snapshot."""
-    manifest = saved.manifest
+    return UpToDate(saved.form, rule_of(saved.manifest), saved.manifest.step, saved.past())
+
+
+def rule_of(manifest: Manifest) -> Rule:
+    """How rows were updated, as far as rows without a gradient need to know."""
     attrs = dict(manifest.rule)
-    rule = Rule(manifest.optimizer or "add", attrs, attrs.pop("l2", 0.0), attrs.pop("l1", 0.0))
-    return UpToDate(saved.form, rule, manifest.step, saved.past())
+    return Rule(manifest.optimizer or "add", attrs, attrs.pop("l2", 0.0), attrs.pop("l1", 0.0))
 
 
 def without_slots(form: RecordForm) -> RecordForm:
