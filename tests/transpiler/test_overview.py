@@ -65,3 +65,22 @@ def test_gradients_still_leave_in_one_exchange():
     block = transpile().get_trainer_program(wait_port=False).global_block()
     plan = make_plan(block, [])
     assert [piece.where for piece in plan.pieces] == [Where.COMPILED, Where.EXCHANGE]
+
+
+def test_a_schedule_with_branches_has_a_block_for_each():
+    x, y = fluid.layers.data("x", [8]), fluid.layers.data("y", [1])
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y))
+    with fluid.default_main_program()._lr_schedule_guard():
+        step = fluid.layers.learning_rate_scheduler._decay_step_counter()
+        rate = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="rate")
+        with fluid.layers.Switch() as switch:
+            with switch.case(step < 3.0):
+                fluid.layers.assign(fluid.layers.fill_constant([1], "float32", 0.1), rate)
+            with switch.default():
+                fluid.layers.assign(fluid.layers.fill_constant([1], "float32", 0.01), rate)
+    fluid.optimizer.SGD(rate).minimize(loss)
+    server = transpile().get_pserver_program(FIRST)
+    schedule = server.blocks[server.global_block().ops[-1].attr("lr_decay_block_id")]
+    branches = [op.attr("sub_block") for op in schedule.ops if op.type == "conditional_block"]
+    assert [branch.parent_idx for branch in branches] == [schedule.idx] * 2
+    assert [[op.type for op in branch.ops] for branch in branches] == [["fill_constant", "assign"]] * 2
