@@ -27,6 +27,8 @@ class MeteredTable(Protocol):
     @property
     def bytes(self) -> int: ...
     @property
+    def most_rows(self) -> int | None: ...
+    @property
     def evicted(self) -> int: ...
 
 
@@ -131,6 +133,7 @@ class ServerMetrics(Metrics):
                     "rows": table.rows,
                     "bytes": table.bytes,
                     "budget": table.budget,
+                    "most_rows": table.most_rows,
                     "evicted": table.evicted,
                 }
                 for table in self._tables

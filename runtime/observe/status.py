@@ -133,7 +133,7 @@ def _table_rows(endpoint: str, status: Status) -> list[list[str]]:
             str(each["rows"]),
             amount(each["bytes"]),
             amount(each["budget"]) if each["budget"] else "any",
-            f"{each['bytes'] / each['budget']:.0%}" if each["budget"] else "",
+            f"{each['rows'] / each['most_rows']:.0%}" if each["most_rows"] else "",
             str(each["evicted"]),
         ]
         for each in status.get("tables", ())

@@ -214,6 +214,11 @@ class GrowingTable(HeldTable):
         return self.life.options.budget
 
     @property
+    def most_rows(self) -> int | None:
+        """How many rows the budget is enough for; None for any."""
+        return self.life.most_rows
+
+    @property
     def evicted(self) -> int:
         """How many rows were given up."""
         return self.life.evicted

@@ -18,7 +18,7 @@ from refluid.tables import as_text
 class Held:
     """A table that grows."""
 
-    name, rows, bytes, budget, evicted = "emb", 1000, 60_000, 80_000, 7
+    name, rows, bytes, budget, most_rows, evicted = "emb", 1000, 60_000, 80_000, 1250, 7
 
 
 class World:
@@ -50,7 +50,8 @@ def test_a_server_tells_what_it_has_done():
     assert (status["role"], status["mode"], status["round"], status["awaited"]) == ("server", "async", 2, [1])
     assert (status["bytes_received"], status["bytes_sent"]) == (1010, 3005)
     assert (status["pushes"], status["pulls"], status["exchange_ms"]) == (1, 1, {"p50": 1.5, "p99": 1.99})
-    assert status["tables"] == [{"table": "emb", "rows": 1000, "bytes": 60_000, "budget": 80_000, "evicted": 7}]
+    (held,) = status["tables"]
+    assert held == {"table": "emb", "rows": 1000, "bytes": 60_000, "budget": 80_000, "most_rows": 1250, "evicted": 7}
     first, second = status["trainers"]
     assert (first["joined"], first["left"], first["staleness"]) == (True, False, 2)
     assert (first["max_staleness"], first["max_lead"], status["staleness"]) == (8, 3, {"2": 1})
@@ -87,7 +88,7 @@ def test_tables_of_servers_and_trainers():
     assert shown[1].split() == "a:1 async 2 2.0 1.0 kB 3.0 kB 1 1 1.50 1.99 0.35 0 2 2 2 trainer 1".split()
     assert shown[2].split() == "b:2 no reply".split()
     assert shown[4].split() == "table server rows memory budget full evicted".split()
-    assert shown[5].split() == "emb a:1 1000 60.0 kB 80.0 kB 75% 7".split()
+    assert shown[5].split() == "emb a:1 1000 60.0 kB 80.0 kB 80% 7".split()
     assert shown[7].split() == "trainer host steps last seen staleness own at most lead at most state".split()
     assert shown[8].split()[:3] == ["0", "node7:4711", "0"] and shown[8].split()[-4:] == ["2", "8", "3", "training"]
     assert shown[9].split() == "1 0 never 0 0 any has not joined".split()
