@@ -1,5 +1,7 @@
 """Jobs with tables that grow save and resume: through the functions of Fluid, on any number of servers."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ import refluid
 from refluid.errors import ServerError
 from refluid.files.tensors import write_lod_tensor, write_selected_rows
 from refluid.ir import OP_ROLE, OpRole
+from refluid.runtime.tables.files.chain import open_table
 from simulated_cluster import EXE, Job, bound, close_jobs
 
 WIDTH, BATCH = 3, 6
@@ -295,6 +298,54 @@ def test_a_model_with_rows_in_the_range_of_its_table_is_saved_for_inference(tmp_
     save_model(job, tmp_path)
     (found,) = refluid.load(tmp_path)(ids=np.arange(10).reshape(10, 1))
     np.testing.assert_allclose(found.ravel(), rows_of(job, "emb", np.arange(10)).sum(1), rtol=1e-6)
+
+
+def test_rows_are_of_one_moment_while_trainers_push(tmp_path):
+    """With one gradient for all, the moment of a row says how often it was updated, and so what its weights are."""
+
+    def build():
+        ids = fluid.layers.data("ids", [1], dtype="int64")
+        attr = fluid.ParamAttr("emb", initializer=fluid.initializer.Constant(0.0))
+        found = fluid.layers.embedding(ids, [64, WIDTH], True, True, param_attr=attr)
+        fluid.optimizer.Adagrad(0.1).minimize(fluid.layers.reduce_sum(found))
+
+    job, stop = Job(build, 2, trainers=2, sync_mode=False), threading.Event()
+
+    def push(number):
+        random = np.random.RandomState(number)
+        while not stop.is_set():
+            job.trainers[number].step({"ids": random.permutation(64)[:32].reshape(32, 1)})
+
+    threads = [threading.Thread(target=push, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    table = next(iter(job.servers.values())).server._growing()["emb"].table
+
+    def await_steps(more):
+        while table.step < more:
+            assert all(thread.is_alive() for thread in threads)
+
+    try:
+        await_steps(5)
+        save(job, tmp_path / "0")
+        for number in range(1, 4):
+            await_steps(table.step + 3)
+            save_delta(job, tmp_path / str(number), tmp_path / str(number - 1))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    seen = []
+    for number in range(4):
+        saved = open_table(tmp_path / str(number) / "emb")
+        parts = [records for _, records in saved.records()]
+        records = np.concatenate([*parts, np.empty((0, saved.form.words), np.uint32)])
+        moments = saved.form.slot_of(records, "Moment")
+        seen.append(moments.sum())
+        assert (moments == saved.form.counts_of(records)[:, None]).all()
+        steps = np.cumsum(np.append(0.0, -0.1 / np.sqrt(np.arange(1, 1 + moments.max(initial=0)))))
+        np.testing.assert_allclose(saved.form.weights_of(records), steps[moments.astype(int)], rtol=1e-3)
+    assert seen == sorted(set(seen))
 
 
 def load_locally(folder):
