@@ -42,6 +42,9 @@ def _batch_norm(
         unused = jnp.zeros_like(mean)
         return _like(x, y), mean, variance, unused, unused
     real, count = _counted(x, view)
+    if _has_no_variance(count, total):
+        unused = jnp.zeros_like(mean)
+        return x, mean, variance, unused, unused
     count = total(count)
     batch_mean = total(_sum_by_channel(view if real is None else jnp.where(real, view, 0))) / count
     squares = jnp.square(view - _column(batch_mean))
@@ -77,6 +80,8 @@ def _batch_norm_grad(
 ):
     """Gradients of x, scale and bias from the saved statistics, or from the moving averages if those were used."""
     constant = _uses_moving_averages(is_test, use_global_stats, trainable_statistics)
+    if not constant and _has_no_variance(_counted(x, _by_channel(plain(x), data_layout))[1], total):
+        return y_grad, jnp.zeros_like(scale), jnp.zeros_like(scale)
     center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
     view, incoming = _by_channel(plain(x), data_layout), _by_channel(plain(y_grad), data_layout)
     centered = view - _column(center)
@@ -101,6 +106,11 @@ def _counted(x: Any, view: Any) -> tuple[Any, Any]:
     each = everything // x.shape[0]
     real = jnp.repeat(x.real(), view.shape[0] // x.shape[0], total_repeat_length=view.shape[0])
     return real[:, None, None], (x.rows * each).astype(view.dtype)
+
+
+def _has_no_variance(count: Any, total: Any) -> bool:
+    """Whether a channel has a single value. Fluid then passes x on as it is, and learns nothing from it."""
+    return isinstance(count, int) and count == 1 and (total is _own or replicas.count() == 1)
 
 
 def _like(x: Any, values: Any) -> Any:
@@ -231,6 +241,8 @@ def inplace_abn_grad(
 ):
     """The gradient of batch_norm at the input that gave this output."""
     constant = _uses_moving_averages(is_test, use_global_stats, trainable_statistics)
+    if not constant and _has_no_variance(_counted(x, _by_channel(plain(x), data_layout))[1], total):
+        return y_grad, jnp.zeros_like(scale), jnp.zeros_like(scale)
     center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
     before, slope = _deactivated(_by_channel(plain(y), data_layout), activation, alpha)
     x = (before - _column(bias)) / _column(scale * inverse_std) + _column(center)
