@@ -241,8 +241,6 @@ def inplace_abn_grad(
 ):
     """The gradient of batch_norm at the input that gave this output."""
     constant = _uses_moving_averages(is_test, use_global_stats, trainable_statistics)
-    if not constant and _has_no_variance(_counted(x, _by_channel(plain(x), data_layout))[1], total):
-        return y_grad, jnp.zeros_like(scale), jnp.zeros_like(scale)
     center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
     before, slope = _deactivated(_by_channel(plain(y), data_layout), activation, alpha)
     x = (before - _column(bias)) / _column(scale * inverse_std) + _column(center)
