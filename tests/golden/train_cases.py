@@ -5,7 +5,15 @@ Runs on Python 3.7 too, because the oracle imports it.
 
 import numpy as np
 
-from golden import train_books, train_decoders, train_detectors, train_models, train_translation
+from golden import (
+    train_books,
+    train_decoders,
+    train_detectors,
+    train_image_nets,
+    train_models,
+    train_rankers,
+    train_translation,
+)
 from golden.case import f32, ints
 from golden.training import TrainCase
 
@@ -17,6 +25,8 @@ GROUPS = {
     "translation": train_translation.CASES,
     "decoders": train_decoders.CASES,
     "detectors": train_detectors.CASES,
+    "rankers": train_rankers.CASES,
+    "image_nets": train_image_nets.CASES,
 }
 
 
