@@ -94,7 +94,7 @@ def test_help_names_the_actions(capsys):
     with pytest.raises(SystemExit):
         main(["table", "--help"])
     out = capsys.readouterr().out
-    for words in ("inspect", "head", "export", "merge", "diff", "shows, exports, merges and compares tables"):
+    for words in ("inspect", "head", "export", "merge", "diff", "push", "compares and publishes tables"):
         assert words in out
     with pytest.raises(SystemExit) as stopped:
         main(["table"])
