@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refluid.files.storage import at
+from refluid.runtime.server.folders import folder_for
 from refluid.runtime.server.held_tables import GrowingTable
 from refluid.runtime.tables.files.saving import PartOrder, PartSnapshot, describe_table
 
@@ -62,7 +62,8 @@ def _begin(request: Any, chosen: Sequence[tuple[GrowingTable, Any]]) -> list[Par
     begun: list[PartSnapshot] = []
     try:
         for table, order in chosen:
-            wanted = PartOrder(at(request.folder), request.snapshot, request.number, order.base, order.weights_only)
+            folder = folder_for(request.folder)
+            wanted = PartOrder(folder, request.snapshot, request.number, order.base, order.weights_only)
             begun.append(PartSnapshot(table.table, table.part.whole, (table.part.start, table.part.end), wanted))
     except BaseException:
         for snapshot in begun:

@@ -166,6 +166,26 @@ class ServerBusyError(OSError):
         return type(self), (self.endpoint,)
 
 
+class SecurityError(ValueError):
+    """The flags for tokens and certificates contradict each other, or their files cannot be used."""
+
+
+class PlaintextError(RuntimeError):
+    """Something would listen without TLS where others can reach it, and nobody has said that this is wanted."""
+
+    def __init__(self, endpoint: str, tls_helps: bool = True):
+        self.endpoint, self.tls_helps = endpoint, tls_helps
+        remedy = "set FLAGS_rpc_tls_certificate, FLAGS_rpc_tls_key and FLAGS_rpc_tls_authority" if tls_helps else ""
+        trusted = "on a network that you trust, set FLAGS_rpc_allow_plaintext=1 for every process"
+        super().__init__(
+            f"refusing to listen on {endpoint} in plaintext: whoever reaches this address could read and change the "
+            f"model; {remedy + ', or, ' if remedy else ''}{trusted} (docs/guides/security.md)"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.endpoint, self.tls_helps)
+
+
 class ServerError(RuntimeError):
     """A parameter server rejected a request or did not reply."""
 

@@ -40,8 +40,17 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_max_remote_read_gb": 1.0,  # runtime: how much of a table on servers a trainer reads at once; refluid's
     "FLAGS_memory_fraction_of_eager_deletion": 1.0,
     "FLAGS_paddle_num_threads": 1,
+    "FLAGS_rpc_allow_plaintext": False,  # runtime: listen without TLS beyond this machine; refluid's own
     "FLAGS_rpc_deadline": 180000,
+    "FLAGS_rpc_max_inflight_mb": 0,  # runtime: large messages that a process takes at once; 0: a quarter of the memory
     "FLAGS_rpc_retry_times": 3,
+    "FLAGS_rpc_save_folders": "",  # runtime: where servers may write for trainers; refluid's, as all that follow
+    "FLAGS_rpc_tls_authority": "",  # runtime: TLS and tokens, see runtime/transport/security.py
+    "FLAGS_rpc_tls_certificate": "",
+    "FLAGS_rpc_tls_key": "",
+    "FLAGS_rpc_tls_name": "",
+    "FLAGS_rpc_token": "",
+    "FLAGS_rpc_token_file": "",
     "FLAGS_selected_gpus": "",
     "FLAGS_sync_nccl_allreduce": True,
     "FLAGS_worker_update_interval_secs": 900,  # runtime: a trainer that is silent longer is evicted

@@ -267,7 +267,7 @@ def test_parts_that_a_trainer_does_not_see_are_reported(tmp_path, monkeypatch):
 
     job = Job(model(), 1, trainers=1)
     elsewhere = tmp_path / "elsewhere"
-    monkeypatch.setattr(table_saving, "at", lambda folder: elsewhere)  # the same path, on another machine
+    monkeypatch.setattr(table_saving, "folder_for", lambda folder: elsewhere)  # the same path, on another machine
     with pytest.raises(
         ValueError, match=r"server 127.0.0.1:6170 wrote emb\..* saves to a folder that all of its processes"
     ):
