@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import sys
 import threading
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from refluid import access
 from refluid.errors import RankError
 from refluid.log import Log
 from refluid.runtime.collective.hub import TAKEN, TICK
@@ -30,6 +32,7 @@ _CONNECT_EVERY = 0.2
 _LISTEN = 5 * TICK  # seconds in which the hub should say something
 _REMIND_EVERY = 5.0
 _ANSWER = 30.0  # seconds for the answer to a greeting
+_LONGEST_CHALLENGE = 1024  # bytes
 _REFUSED = 30.0  # seconds to be refused by whatever is at the first endpoint; a job that ends there takes less
 
 
@@ -225,9 +228,10 @@ class Group:
         """
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         hello: Message = {"rank": self.rank, "endpoint": self.endpoints[self.rank], "endpoints": self.endpoints}
-        hello["cannot_join"] = self._cannot_join
+        hello["cannot_join"], hello["nonce"] = self._cannot_join, secrets.token_hex(16)
         try:
             connection.sendall(encode({"hello": hello}))
+            self._show_token(connection, hello["nonce"])
             answer = connection.recv(len(TAKEN), socket.MSG_WAITALL)
             if answer == TAKEN:
                 return connection
@@ -240,6 +244,26 @@ class Group:
         except OSError:
             connection.close()
             raise
+
+    def _show_token(self, connection: socket.socket, nonce: str) -> None:
+        """Answers the hub's question for the token, and makes sure that the hub has it, too."""
+        first = connection.recv(1, socket.MSG_PEEK)
+        if first != b"{":
+            if first == TAKEN[:1] and access.tokens():
+                raise _RefusedError("what listens there knows no token (FLAGS_rpc_token)", retry_for=0)
+            return
+        if not access.tokens():
+            raise _RefusedError("what listens there asks for a token (FLAGS_rpc_token)", retry_for=0)
+        line = b""
+        while not line.endswith(b"\n") and len(line) < _LONGEST_CHALLENGE and (byte := connection.recv(1)):
+            line += byte
+        try:
+            (challenge,) = Lines().feed(line)
+        except ValueError:
+            raise _RefusedError("what listens there speaks another protocol", retry_for=0) from None
+        if not access.is_proof(challenge.get("proof"), "hub", nonce):
+            raise _RefusedError("what listens there has another token (FLAGS_rpc_token)", retry_for=0)
+        connection.sendall(encode({"proof": access.prove("rank", str(challenge.get("challenge")))}))
 
     def _send(self, message: Message) -> None:
         with self._sending, contextlib.suppress(OSError):  # whoever listens sees that the connection is gone

@@ -6,6 +6,7 @@ A rank that dies closes its connection, so the others hear of it at once; one th
 from __future__ import annotations
 
 import contextlib
+import secrets
 import selectors
 import socket
 import threading
@@ -14,12 +15,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refluid.runtime.collective.lines import Lines, Message, encode
+from refluid import access
+from refluid.log import Log
+from refluid.runtime.collective.lines import LONGEST, Lines, Message, encode
 from refluid.runtime.collective.roster import Patience, Reply, Roster
 
 TICK = 0.5  # seconds between two heartbeats
 TAKEN = b"\n\n"  # the answer to a process that the hub talks to; what follows are messages
 _GRACE = 2.0  # seconds for the last messages
+_CONNECTIONS = 8  # open at once, per rank; most are of strangers then
+_HELLO = 10.0  # seconds to say who one is
+LONGEST_HELLO = 1 << 20  # bytes; what a process may send before it has a rank
 
 
 @dataclass
@@ -27,8 +33,11 @@ class _Peer:
     """A connected process; it has a rank once it has said so."""
 
     socket: socket.socket
-    lines: Lines = field(default_factory=Lines)
+    lines: Lines = field(default_factory=lambda: Lines(LONGEST_HELLO))
     rank: int | None = None
+    hello: Any = None  # until it has shown that it knows the token
+    nonce: str = ""
+    since: float = field(default_factory=time.monotonic)
 
 
 class Hub:
@@ -36,6 +45,7 @@ class Hub:
 
     def __init__(self, listener: socket.socket, endpoints: Sequence[str], welcome: Message, patience: Patience):
         self._roster = Roster(endpoints, welcome, patience, time.monotonic())
+        self._log = Log(role="trainer", rank=0)
         self._listener = listener
         self._peers: dict[int, _Peer] = {}  # by rank
         self._stopping = threading.Event()
@@ -61,6 +71,7 @@ class Hub:
                     self._receive(key.data)
             if time.monotonic() - ticked >= TICK:
                 ticked = time.monotonic()
+                self._close_strangers(ticked)
                 self._send([(None, {"beat": True}), *self._roster.tick(ticked)])
         if self._steps is not None:
             self._send([(None, {"hub_left": self._steps})])
@@ -71,9 +82,18 @@ class Hub:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
+        if len(self._selector.get_map()) > _CONNECTIONS * len(self._roster.endpoints) + 1:
+            connection.close()  # strangers; ranks try again
+            return
         connection.settimeout(_GRACE)  # for sending; a rank that does not read is as good as gone
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._selector.register(connection, selectors.EVENT_READ, _Peer(connection))
+
+    def _close_strangers(self, now: float) -> None:
+        """Closes connections that have not become ranks: they would keep ranks out."""
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None and key.data.rank is None and now - key.data.since > _HELLO:
+                self._close(key.data)
 
     def _receive(self, peer: _Peer) -> None:
         try:
@@ -82,7 +102,12 @@ class Hub:
         except (OSError, ValueError):
             data, messages = b"", []
         for message in messages:
-            self._send(self._handle(peer, message))
+            try:
+                self._send(self._handle(peer, message))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:  # not what a rank says
+                self._log.warning("a message makes no sense", at=_address(peer.socket), reason=repr(error))
+                data = b""
+                break
         if not data:
             self._close(peer)
             if peer.rank is not None:
@@ -90,6 +115,8 @@ class Hub:
 
     def _handle(self, peer: _Peer, message: Message) -> list[Reply]:
         now, rank = time.monotonic(), peer.rank
+        if rank is None and access.tokens():
+            return self._challenge(peer, message, now)
         if rank is None:
             return self._meet(peer, message.get("hello"), now)
         if "beat" in message:
@@ -101,6 +128,21 @@ class Hub:
         if "failed" in message:
             return self._roster.fail(rank, message["failed"])
         return self._roster.leave(rank, now)
+
+    def _challenge(self, peer: _Peer, message: Message, now: float) -> list[Reply]:
+        """Both sides show that they know the token; neither sends it."""
+        if peer.nonce:
+            if access.is_proof(message.get("proof"), "rank", peer.nonce):
+                return self._meet(peer, peer.hello, now)
+            self._log.warning("a process without the job's token was turned away", at=_address(peer.socket))
+            self._close(peer)
+            return []
+        peer.hello, peer.nonce = message.get("hello"), secrets.token_hex(16)
+        theirs = peer.hello.get("nonce") if isinstance(peer.hello, dict) else None
+        answer: Message = {"challenge": peer.nonce, "proof": access.prove("hub", str(theirs))}
+        with contextlib.suppress(OSError):
+            peer.socket.sendall(encode(answer))
+        return []
 
     def _meet(self, peer: _Peer, hello: Any, now: float) -> list[Reply]:
         try:
@@ -121,6 +163,7 @@ class Hub:
             self._close(peer)
             return self._roster.refuse(end)
         peer.rank, self._peers[rank] = rank, peer
+        peer.lines.longest = LONGEST
         return self._roster.join(rank, now)
 
     def _send(self, replies: Sequence[Reply]) -> None:
@@ -136,3 +179,10 @@ class Hub:
         peer.socket.close()
         if peer.rank is not None:
             self._peers.pop(peer.rank, None)
+
+
+def _address(connection: socket.socket) -> str:
+    try:
+        return "{}:{}".format(*connection.getpeername()[:2])
+    except OSError:
+        return "an address that is gone"

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 
 from refluid import flags
+from refluid.access import check_plaintext
 from refluid.errors import RankError
 from refluid.log import Log
 from refluid.runtime.collective.arrays import await_devices
@@ -92,7 +93,7 @@ def _join(endpoints: tuple[str, ...], rank: int) -> _Joined:
     hub = service = None
     if rank == 0:
         host = split_endpoint(endpoints[0])[0]
-        port, service = serve(len(endpoints))
+        port, service = serve(len(endpoints), host)
         welcome = {"coordinator": [host.strip("[]"), port]}
         hub = Hub(listener, endpoints, welcome, patience)
     joined = None
@@ -136,6 +137,7 @@ def _check(endpoints: tuple[str, ...], rank: int) -> None:
 def _listen(endpoints: tuple[str, ...], rank: int) -> socket.socket:
     """Listens at the endpoint of this rank."""
     host, port = split_endpoint(endpoints[rank])
+    check_plaintext(endpoints[rank], tls_helps=False)  # neither JAX's coordination service nor gloo has TLS
     try:
         address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
         listener = socket.socket(*address[:3])

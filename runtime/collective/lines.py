@@ -18,7 +18,8 @@ def encode(message: Message) -> bytes:
 class Lines:
     """Puts received bytes together into messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST) -> None:
+        self.longest = longest
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Message]:
@@ -28,8 +29,8 @@ class Lines:
           ValueError: the bytes are no messages.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST:
-            raise ValueError(f"a message is longer than {LONGEST} bytes")
+        if max(map(len, (self._rest, *lines))) > self.longest:
+            raise ValueError(f"a message is longer than {self.longest} bytes")
         for line in lines:
             message = json.loads(line)
             if not isinstance(message, dict):

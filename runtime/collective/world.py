@@ -25,20 +25,27 @@ _TIMEOUT = 60  # seconds to connect; all processes are known to be there
 _ATTEMPTS = 5
 
 
-def serve(count: int) -> tuple[int, Any]:
-    """Starts JAX's coordination service for ``count`` processes at any free port; returns the port and the service."""
+def serve(count: int, host: str) -> tuple[int, Any]:
+    """Starts JAX's coordination service for ``count`` processes at any free port of a host of this machine.
+
+    Returns the port and the service.
+    """
     for attempt in range(_ATTEMPTS):
-        with socket.socket() as probe:
-            probe.bind(("", 0))
+        with socket.socket(_family(host)) as probe:
+            probe.bind((host.strip("[]"), 0))
             port = probe.getsockname()[1]
         try:
             return port, _jax.get_distributed_runtime_service(
-                f"[::]:{port}", count, heartbeat_timeout=_NEVER, shutdown_timeout=_TIMEOUT, recoverable=True
+                f"{host}:{port}", count, heartbeat_timeout=_NEVER, shutdown_timeout=_TIMEOUT, recoverable=True
             )
         except RuntimeError:  # another process was faster
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)[0][0]
 
 
 @dataclass

@@ -7,6 +7,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from refluid.runtime.launch.certificates import add_certificates, write_certificates
 from refluid.runtime.launch.cluster import membership
 from refluid.runtime.launch.environment import Placement, split_endpoint
 from refluid.runtime.launch.launcher import Launcher, script_command
@@ -91,4 +92,9 @@ def _run(chosen: argparse.Namespace) -> int:
     os.execve(command[0], command, {"CPU_NUM": "1", **os.environ, **found.variables()})
 
 
-COMMANDS = {"launch": (_add_launch, _launch), "run": (_add_run, _run), "status": (_add_status, _status)}
+COMMANDS = {
+    "launch": (_add_launch, _launch),
+    "run": (_add_run, _run),
+    "status": (_add_status, _status),
+    "certificates": (add_certificates, write_certificates),
+}

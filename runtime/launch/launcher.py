@@ -21,6 +21,7 @@ from refluid.runtime.launch.environment import VARIABLES, Member, Placement
 from refluid.runtime.launch.ports import HeldPorts
 from refluid.runtime.launch.processes import Child, describe_end
 from refluid.runtime.launch.screen import Screen
+from refluid.runtime.launch.tokens import DrawnToken, is_given
 
 _TICK = 0.2  # seconds between updates of the status line when nothing happens
 
@@ -52,6 +53,7 @@ class Launcher:
         """Runs the job and returns its exit code: 0, that of the first failure, or 128 plus the number of a signal."""
         self._screen = Screen(sys.stdout, sys.stderr)
         self._children: list[Child] = []
+        self._token: DrawnToken | None = None
         with _Signals() as self._signals, selectors.DefaultSelector() as selector:
             selector.register(self._signals, selectors.EVENT_READ)
             try:
@@ -66,18 +68,25 @@ class Launcher:
         self.ports.release_for_children()
         if self.log_dir is not None:
             self.log_dir.mkdir(parents=True, exist_ok=True)
+        all_here = len(self.members or self.placement.members()) == len(self.placement.members())
+        if all_here and not is_given(os.environ):  # launchers on several machines would draw different ones
+            self._token = DrawnToken(self.log_dir)
         for place, member in enumerate(self.members or self.placement.members()):
             log = self.log_dir / member.log_name if self.log_dir is not None else None
             self._children.append(Child(member, self.command, self._environment(member, place), log))
         where = f", logs in {self.log_dir}{os.sep}" if self.log_dir is not None else ""
         self._screen.say(f"started {_counted(self._children)}{where}")
         if self.placement.servers:
-            self._screen.say(f"watch the job with: refluid status {','.join(self.placement.servers)}")
+            path = None if self._token is None else self._token.path
+            secret = f"FLAGS_rpc_token_file={path} " if path is not None else ""
+            self._screen.say(f"watch the job with: {secret}refluid status {','.join(self.placement.servers)}")
 
     def _environment(self, member: Member, place: int) -> Mapping[str, str]:
         environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         environment |= self.placement.environment(member)
         environment["PYTHONUNBUFFERED"] = "1"
+        if self._token is not None:
+            environment |= self._token.variables
         if not self.placement.servers:
             environment.setdefault("CPU_NUM", "1")  # one process for each device
         if self.metrics_port is not None:
@@ -148,6 +157,8 @@ class Launcher:
             child.end()
             self._show_output(child)
             child.close()
+        if self._token is not None:
+            self._token.remove()
         self.ports.close()
         self._screen.close()
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from refluid.errors import RankError
+from refluid.errors import PlaintextError, RankError
 from refluid.runtime.collective import group as groups
 from refluid.runtime.collective import join, joining
 from refluid.runtime.collective.group import Group
@@ -196,6 +196,7 @@ def test_a_port_in_use_and_an_address_of_another_machine_are_errors_at_once(monk
         taken = f"127.0.0.1:{server.getsockname()[1]}"
         error = problem_of(join, [taken, "127.0.0.1:1"], 0)
         assert str(error) == f"rank 0 at {taken} cannot listen: Address already in use"
+    monkeypatch.setenv("FLAGS_rpc_allow_plaintext", "1")
     error = problem_of(join, ["127.0.0.1:1", "192.0.2.1:6170"], 1)
     assert str(error).endswith("Cannot assign requested address; is it an address of this machine?")
 
@@ -224,3 +225,54 @@ def test_a_rank_whose_port_is_in_use_tells_the_others():
 def test_endpoints_that_cannot_be_right_are_refused(endpoints, rank, message):
     with pytest.raises(ValueError, match=message):
         join(endpoints, rank)
+
+
+def test_ranks_with_the_token_of_the_job_meet(monkeypatch):
+    monkeypatch.setenv("FLAGS_rpc_token", "the-token-of-the-job")
+    with ranks(2) as (_, everybody, codes):
+        everybody(lambda member: member.agree("program", ["mul"]))
+        everybody(Group.leave)
+        assert codes == []
+
+
+@pytest.mark.parametrize(
+    ("hub", "rank", "problem"),
+    [
+        ("the-token-of-the-job", "", "asks for a token (FLAGS_rpc_token)"),
+        ("", "the-token-of-the-job", "knows no token (FLAGS_rpc_token)"),
+        ("the-token-of-the-job", "the-token-of-another", "has another token (FLAGS_rpc_token)"),
+    ],
+)
+def test_a_rank_and_a_hub_with_different_tokens_do_not_meet(monkeypatch, hub, rank, problem):
+    """They are threads of one process: what each knows depends on who asks."""
+    here = threading.current_thread()
+    known = lambda: tuple(filter(None, [rank if threading.current_thread() is here else hub]))  # noqa: E731
+    monkeypatch.setattr("refluid.access.tokens", known)
+    listener = socket.create_server(("127.0.0.1", 0))
+    endpoints = [f"127.0.0.1:{listener.getsockname()[1]}", "127.0.0.1:1"]
+    serving = Hub(listener, endpoints, {}, Patience())
+    try:
+        assert problem in str(problem_of(Group, endpoints, 1, Patience(joining=5)))
+    finally:
+        serving.stop(None)
+
+
+@pytest.mark.parametrize(
+    "said", [b"{}", b'{"proof": "00"}', b'{"hello": {"rank": 1}}', b'{"hello": 7}', b"[]", b"x" * (1 << 21), b"\xff"]
+)
+def test_a_stranger_learns_nothing_and_stops_nothing(monkeypatch, said):
+    monkeypatch.setenv("FLAGS_rpc_token", "the-token-of-the-job")
+    with ranks(2) as (members, everybody, _):
+        host, _, port = members[0].endpoints[0].rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as stranger, contextlib.suppress(OSError):
+            stranger.sendall(said + b"\n" + b'{"beat": {}}\n')
+            heard = b""
+            while data := stranger.recv(1 << 16):
+                heard += data
+            assert b"welcome" not in heard and b"\n\n" not in heard
+        everybody(lambda member: member.agree("program", ["mul"]))
+
+
+def test_a_rank_refuses_to_listen_where_others_can_reach_it():
+    with pytest.raises(PlaintextError, match="FLAGS_rpc_allow_plaintext=1"):
+        join(["192.0.2.1:6170", "192.0.2.2:6170"], 0)

@@ -75,13 +75,16 @@ def pids(folder, count):
     return wait_for(lambda: found if len(found := logged_pids(folder)) == count else None, f"{count} processes")
 
 
+WATCH = r"\[launch\] watch the job with: FLAGS_rpc_token_file=out/\.token refluid status 127\.0\.0\.1:\d+"
+
+
 def test_lines_are_prefixed_and_each_process_has_its_log(launch, tmp_path):
     names = ("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID")
     code, out, err = finish(launch(SHOW, *names, options=["--servers", "1", "--trainers", "2", "--log_dir", "out"]))
     assert code == 0
     started, watch = err.splitlines()
     assert started == "[launch] started 1 server and 2 trainers, logs in out/"
-    assert re.fullmatch(r"\[launch\] watch the job with: refluid status 127\.0\.0\.1:\d+", watch)
+    assert re.fullmatch(WATCH, watch)
     assert sorted(out.splitlines()) == [
         "[server 0] PADDLE_TRAINER_ID 0",
         "[server 0] PADDLE_TRAINING_ROLE PSERVER",
@@ -101,6 +104,25 @@ def test_a_job_variable_of_the_shell_does_not_leak_in(launch):
     leaky = {**os.environ, "TRAINING_ROLE": "PSERVER", "HOME": "/home/of/mine"}
     process = launch(SHOW, "TRAINING_ROLE", "HOME", options=ONE, env=leaky)
     assert finish(process)[1] == "[trainer 0] TRAINING_ROLE None\n[trainer 0] HOME /home/of/mine\n"
+
+
+def test_a_job_has_a_token_of_its_own_that_only_its_owner_can_read(launch, tmp_path):
+    script = """
+import os, stat
+path = os.environ["FLAGS_rpc_token_file"]
+print(oct(stat.S_IMODE(os.stat(path).st_mode)), len(open(path).read().strip()) >= 40)
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLAGS_rpc_token")}
+    process = launch(script, options=ONE, env=environment)
+    assert finish(process)[1] == "[trainer 0] 0o600 True\n"
+    assert not (tmp_path / "logs" / ".token").exists()
+
+
+def test_the_token_of_the_user_is_passed_on(launch):
+    names = ("FLAGS_rpc_token", "FLAGS_rpc_token_file")
+    process = launch(SHOW, *names, options=ONE, env={**os.environ, "FLAGS_rpc_token": "the-secret-of-the-user"})
+    shown = "[trainer 0] FLAGS_rpc_token the-secret-of-the-user\n[trainer 0] FLAGS_rpc_token_file None\n"
+    assert finish(process)[1] == shown
 
 
 def test_a_server_can_listen_on_its_port(launch):
