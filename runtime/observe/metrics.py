@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from refluid.log import Log
 
-PORT_VARIABLE = "REFLUID_METRICS_PORT"
+PORT_VARIABLE, HOST_VARIABLE = "REFLUID_METRICS_PORT", "REFLUID_METRICS_HOST"
+LOOPBACK = "127.0.0.1"
 # Seconds: 0.1 ms to 50 s. The same for every process, so that histograms of servers can be added up.
 SECONDS_BUCKETS = tuple(round(digit * 10.0**power, 4) for power in range(-4, 2) for digit in (1, 2, 5))
 # Numbers of steps.
@@ -52,19 +53,21 @@ class Metrics:
     def serve(self) -> Endpoint | None:
         """Starts /metrics on the port that REFLUID_METRICS_PORT names, if it is set; 0 takes any free port.
 
+        Only this machine can reach it, unless REFLUID_METRICS_HOST names another address to listen at.
         A port that is in use is logged and training goes on without metrics.
         """
         text = os.environ.get(PORT_VARIABLE, "")
         if not text:
             return None
+        host = os.environ.get(HOST_VARIABLE) or LOOPBACK
         if not text.isdigit() or int(text) > 65535:
             raise ValueError(f"{PORT_VARIABLE} is {text!r}; expected a port, or 0 for any free one")
         try:
-            endpoint = Endpoint(self.registry, int(text))
+            endpoint = Endpoint(self.registry, int(text), host)
         except OSError as error:
-            self._log.warning("cannot serve metrics", port=text, reason=error.strerror)
+            self._log.warning("cannot serve metrics", port=text, reason=error.strerror, host=host)
             return None
-        self._log.info("serving metrics", port=endpoint.port)
+        self._log.info("serving metrics", port=endpoint.port, host=host)
         return endpoint
 
 
@@ -96,8 +99,8 @@ def _quantile(counts: list[tuple[float, float]], rank: float) -> float:
 class Endpoint:
     """/metrics over HTTP, on a daemon thread, until `close`."""
 
-    def __init__(self, registry: CollectorRegistry, port: int) -> None:
-        self._server, self._thread = start_http_server(port, registry=registry)
+    def __init__(self, registry: CollectorRegistry, port: int, host: str = LOOPBACK) -> None:
+        self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         self.port: int = self._server.server_port
 
     def close(self) -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from refluid.runtime.server.shard import Shard
 from refluid.runtime.transport import wire
+from refluid.runtime.transport.admission import budget_from_flags
+from refluid.runtime.transport.wire import Rows, Value
+
+_NARROW = frozenset({"bfloat16", "float16"})  # what rows of a table may travel as
 
 
 def check_join(request: Any, endpoint: str, mode: str, trainers: int, shard: Shard) -> None:
@@ -45,3 +53,66 @@ def _check_tensor(trainer: int, verb: str, tensor: Any, shard: Shard) -> None:
             f"trainer {trainer} {verb} {tensor.name} as {theirs}; on this server it is {ours}. "
             "Do both run the same program?"
         )
+
+
+class _Expected(NamedTuple):
+    dtype: str
+    shape: tuple[int, ...]
+    sparse: bool
+    row_bytes: int
+
+
+class Arriving:
+    """Checks tensors as they arrive, before anything counts as pushed: against the server's own program."""
+
+    def __init__(self, shard: Shard):
+        self._shard, self._most = shard, budget_from_flags()
+        self._known: dict[str, _Expected] = {}
+
+    def check(self, tensors: Mapping[str, Value]) -> None:
+        """Returns if every tensor can be what it is called.
+
+        Raises:
+            ValueError: one has another shape, type or form, or asks for more rows than a reply may hold.
+            KeyError: the program has no such variable.
+        """
+        for name, value in tensors.items():
+            expected = self._known.get(name) or self._find(name)
+            array = value.values if isinstance(value, Rows) else value
+            is_pushed = name in self._shard.pushable
+            if not is_pushed and array is value and _are_row_numbers(array):
+                self._check_count(name, len(array), expected)
+            elif not _fits(array, array is not value, is_pushed, expected):
+                raise ValueError(
+                    f"{name} arrives as {array.dtype.name}{list(array.shape)}{' rows' * (array is not value)}; on this "
+                    f"server it is {expected.dtype}{list(expected.shape)}{' rows' * expected.sparse}"
+                )
+
+    def _check_count(self, table: str, rows: int, expected: _Expected) -> None:
+        if rows * expected.row_bytes > self._most:
+            raise ValueError(
+                f"{rows} rows of {table} take {rows * expected.row_bytes >> 20} MB; {self._most >> 20} MB are allowed, "
+                "see FLAGS_rpc_max_inflight_mb"
+            )
+
+    def _find(self, name: str) -> _Expected:
+        dtype, shape, sparse = self._shard.describe(name)
+        row = math.prod(dim for dim in shape[1:] if dim > 0) * np.dtype(dtype).itemsize
+        found = self._known[name] = _Expected(dtype, shape, sparse, row)
+        return found
+
+
+def _are_row_numbers(array: np.ndarray) -> bool:
+    return array.ndim == 1 and array.dtype == np.int64
+
+
+def _fits(array: np.ndarray, rows: bool, is_pushed: bool, expected: _Expected) -> bool:
+    """Whether values can be those of a variable; a gradient of rows may have any number of them, and be narrower."""
+    narrow = is_pushed and array.dtype.name in _NARROW
+    if (array.dtype.name != expected.dtype and not narrow) or rows != (is_pushed and expected.sparse):
+        return False
+    return _same(array.shape[rows:], expected.shape[rows:])
+
+
+def _same(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    return len(shape) == len(expected) and all(want in (-1, got) for got, want in zip(shape, expected, strict=True))

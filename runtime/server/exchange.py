@@ -18,6 +18,7 @@ from refluid.ir.operator import Operator
 from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.server.averages import Averages
 from refluid.runtime.server.changed_rows import ChangedRows
+from refluid.runtime.server.compatibility import Arriving
 from refluid.runtime.server.membership import Membership
 from refluid.runtime.server.peers import Peers, updating
 from refluid.runtime.server.rounds import LearningRatePace, Rounds
@@ -61,6 +62,7 @@ class ExchangeHandler:
     ):
         mode, trainers = Mode(op.attr("distributed_mode")), membership.trainers
         self.shard = Shard(op, scope, place)
+        self._arriving = Arriving(self.shard)
         self.rounds = Rounds(trainers, waits=mode is Mode.SYNC)
         self.queue: dict[int, Push] = {}  # trainer -> its push, which waits for an update
         self.metrics = ServerMetrics(
@@ -86,7 +88,11 @@ class ExchangeHandler:
 
     def handle(self, request: Any, message: bytes) -> Buffers:
         """Serves one Exchange request; the caller holds the lock."""
-        buffers = self._purposes[request.purpose](self, request, wire.decode_tensors(request, message))
+        purpose, tensors = self._purposes.get(request.purpose), wire.decode_tensors(request, message)
+        if purpose is None:
+            raise wire.MalformedError(f"no exchange has the purpose {request.purpose}")
+        self._arriving.check(tensors)
+        buffers = purpose(self, request, tensors)
         if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
             self.metrics.pulled()
         # Copied under the lock: a view into a parameter would keep the next update from happening in place.

@@ -17,6 +17,7 @@ from refluid.runtime.transport.wire import dense, pb
 
 _SUM_TIMEOUT = 120.0  # seconds; the other servers are in the same round already, or about to be
 _NOTICE_TIMEOUT = 5.0  # seconds
+_MOST_SUMS = 4096  # that are kept; a round has one for each norm, and all but the last round are forgotten
 
 
 class ServerConnection(Protocol):
@@ -76,6 +77,11 @@ class Peers:
     def handle_sum(self, message: bytes) -> list[Any]:
         """Takes another server's part and replies with the total."""
         request = wire.decode(pb.SumRequest, message)
+        if not 0 < request.server < request.servers <= len(self._endpoints) or len(self._parts) >= _MOST_SUMS:
+            raise ValueError(
+                f"a part of server {request.server} of {request.servers} cannot be added: this job has "
+                f"{len(self._endpoints)} servers, and {len(self._parts)} sums are open"
+            )
         values = [dense(value) for value in wire.decode_tensors(request, message).values()]
         totals = self._contribute(request.round, request.key, request.server, values, request.servers)
         return wire.encode(pb.ExchangeReply(version=request.round), _by_number(totals))

@@ -21,15 +21,17 @@ from refluid.log import Log
 from refluid.runtime.server.barriers import Barriers
 from refluid.runtime.server.compatibility import check_join
 from refluid.runtime.server.exchange import Buffers, ExchangeHandler
+from refluid.runtime.server.folders import check_snapshot, folder_for
 from refluid.runtime.server.held_tables import GrowingTable
 from refluid.runtime.server.membership import Admission, JoinAttempt, Membership
 from refluid.runtime.server.peers import Peers, ServerConnection
 from refluid.runtime.server.table_saving import TableSaving
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.wire import pb
+from refluid.runtime.transport.wire import MalformedError, pb
 from refluid.scope import Scope
 
 _REPORT_EVERY = 5.0  # seconds between two messages about a trainer that is awaited
+_KEPT = 64  # failures that are remembered, so that the same one is not logged all the time
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
 REFUSALS = (KeyError, ValueError, IndexError, TypeError)  # what a request is refused with; others are failures
 
@@ -59,6 +61,7 @@ class Server:
         self._exchange = ExchangeHandler(op, scope, place, self._changed, self.peers, self._membership)
         self._saving = TableSaving(self._growing(), self._changed)
         self.metrics = self._exchange.metrics
+        self._failures: dict[tuple[str, str], float] = {}  # what was logged, and when
         self._reported: dict[str, float] = {}  # what is waited for -> when it was last reported
         self.methods: dict[str, Callable[[bytes], Buffers]] = {
             "Join": self._join,
@@ -89,12 +92,22 @@ class Server:
         began = time.perf_counter()
         try:
             reply = self.methods[method](message)
+        except MalformedError:
+            self.metrics.refused.inc()
+            raise
         except Exception as error:
             self.metrics.refused.inc()
-            self.log.error("request failed", method=method, reason=describe(error), round=self.round)
+            self._log_failure(method, describe(error))
             raise
         self.metrics.called(method, len(message), sum(map(len, reply)), time.perf_counter() - began)
         return reply
+
+    def _log_failure(self, method: str, reason: str) -> None:
+        """Logs why a request has failed; one that is repeated all the time, now and then."""
+        now = time.monotonic()
+        if now - self._failures.get((method, reason[:40]), -_REPORT_EVERY) >= _REPORT_EVERY:
+            self._failures = {**dict(list(self._failures.items())[-_KEPT:]), (method, reason[:40]): now}
+            self.log.error("request failed", method=method, reason=reason, round=self.round)
 
     def check_trainers(self) -> None:
         """Evicts trainers that are silent for too long, and reports who is awaited; called about once a second."""
@@ -194,11 +207,13 @@ class Server:
 
     def _snapshot(self, message: bytes) -> Buffers:
         request = self._receive(pb.SnapshotRequest, message)
+        folder = folder_for(request.folder)
         if request.snapshot:
+            check_snapshot(request)
             text = self._saving.save(request)
             return wire.encode(pb.SnapshotReply(pending=text is None, text=text or ""))
         with self._changed:
-            self._exchange.shard.save(request.folder)
+            self._exchange.shard.save(str(folder))
         return wire.encode(pb.SnapshotReply())
 
     def _tables(self, message: bytes) -> Buffers:

@@ -7,7 +7,8 @@ event loop: a reply leaves sooner, and the update needs no second thread.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,8 +18,11 @@ from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.server.exchange import Buffers
 from refluid.runtime.server.server import REFUSALS, Server, describe
-from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection, Handler, listen
+from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection
+from refluid.runtime.transport.listener import Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
+from refluid.runtime.transport.refusals import MALFORMED, REASONS, Refusals
+from refluid.runtime.transport.wire import MalformedError
 from refluid.scope import Scope
 
 _GRACE = 5.0  # seconds that running calls have to end when the server stops
@@ -37,11 +41,15 @@ class ListenAndServe(Exchange):
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         server = Server(self._op, self._scope, self._place, Connection)
-        handlers = {method: _handler(server, method) for method in server.methods}
-        listener = listen(server.endpoint, handlers, threads=(MAX_STREAMS + 2) * server.trainers + 8)
+        handlers = {method: _handler(server, method, lambda: listener.refusals) for method in server.methods}
+        listener = listen(server.endpoint, handlers, threads=2 * MAX_STREAMS * (server.trainers + 3))
         health_service = health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(health_service, listener)
+        health_pb2_grpc.add_HealthServicer_to_server(health_service, listener.grpc)
         keep_freed_memory()
+        counts = {reason: partial(listener.refusals.counts.__getitem__, reason) for reason in REASONS}
+        budget = listener.admission.budget
+        server.metrics.gauges("messages_refused", "Messages that were turned away, by reason", "reason", counts)
+        server.metrics.gauge("inflight_bytes", "Bytes of large messages and their replies", lambda: budget.held)
         metrics = server.metrics.serve()
         try:
             for name in ("", SERVICE):
@@ -61,12 +69,15 @@ class ListenAndServe(Exchange):
         return {}
 
 
-def _handler(server: Server, method: str) -> Handler:
+def _handler(server: Server, method: str, refusals: Callable[[], Refusals]) -> Handler:
     """A gRPC handler whose exceptions reach the caller as a status code and a text."""
 
     def handle(message: bytes, context: grpc.ServicerContext) -> Buffers:
         try:
             return server.handle(method, message)
+        except MalformedError as error:
+            refusals().add(MALFORMED, context.peer(), method=method, problem=str(error))
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"server {server.endpoint}: {error}")
         except REFUSALS as error:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"server {server.endpoint}: {describe(error)}")
         except Exception as error:  # noqa: BLE001 - the caller and the log get it, and the server goes on

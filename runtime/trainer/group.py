@@ -21,7 +21,8 @@ from refluid.errors import PeerError
 from refluid.log import Log
 from refluid.runtime.trainer.mailbox import Mailbox, Note
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.connection import MAILBOX, Connection, Handler, open_mailbox
+from refluid.runtime.transport.connection import MAILBOX, Connection
+from refluid.runtime.transport.listener import Handler, open_mailbox
 from refluid.runtime.transport.request import TRANSIENT, RetryPolicy
 from refluid.runtime.transport.wire import pb
 
@@ -52,12 +53,12 @@ class TrainerGroup:
         self._number = 0
         self._closed = threading.Event()
         handlers = {name: _handler(method) for name, method in self.mailbox.methods.items()}
-        self._listener, port = open_mailbox(address, handlers, threads=2 * min(trainers, 16))
+        self._listener = open_mailbox(address, handlers, threads=2 * min(trainers, 16) + 4)
         self._pool = ThreadPoolExecutor(min(trainers - 1, 16), "trainer-group")
         self._connections: dict[int, Connection] = {}
         atexit.register(self.close)
         try:
-            self.endpoints = list(meet(f"{address.rpartition(':')[0]}:{port}"))
+            self.endpoints = list(meet(f"{address.rpartition(':')[0]}:{self._listener.port}"))
             assert len(self.endpoints) == trainers
             self._connections = {each: Connection(self.endpoints[each], service=MAILBOX) for each in self.others}
         except BaseException:

@@ -15,6 +15,8 @@ import numpy as np
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import dense, pb
 
+_MOST_GATHERS = 16  # whose notes are kept; the others can be one ahead of this trainer
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -80,6 +82,8 @@ class Mailbox:
             trainer = self._meet(request.caller)
             if request.failure:
                 self.failures[trainer] = request.failure
+            elif request.number not in self._notes and len(self._notes) >= _MOST_GATHERS:
+                raise ValueError(f"trainer {self.trainer} has not come to gather {request.number}, nor to those before")
             else:
                 self._notes.setdefault(request.number, {})[trainer] = Note(request.what, request.text)
             self._changed.notify_all()

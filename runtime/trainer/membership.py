@@ -19,6 +19,7 @@ from refluid.runtime.trainer.exchange_plan import Job
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import Connection
 from refluid.runtime.transport.request import TRANSIENT
+from refluid.runtime.transport.security import failed_handshake
 from refluid.runtime.transport.wire import pb
 
 _HEARTBEAT_INTERVAL = 5.0  # seconds
@@ -87,6 +88,9 @@ class Membership:
         """
         if error.code() not in TRANSIENT:
             raise self._error(endpoint, error.details() or str(error)) from None
+        unsafe = failed_handshake(error)
+        if unsafe is not None:
+            return unsafe
         host = endpoint.rpartition(":")[0]
         try:
             socket.getaddrinfo(host.strip("[]"), None)

@@ -23,7 +23,7 @@ from refluid.runtime.trainer.packing import Message, Replies, Tensors, Versions,
 from refluid.runtime.trainer.waiting import WaitLog
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import Connection
-from refluid.runtime.transport.request import Request, RetryPolicy
+from refluid.runtime.transport.request import BUSY, Request, RetryPolicy
 from refluid.runtime.transport.wire import pb
 
 STEP = pb.ExchangeRequest.STEP
@@ -142,6 +142,8 @@ class ServerCalls:
     def _before_retry(self, endpoint: str, reason: str, seconds: float) -> None:
         self._log.warning("request failed; retrying", server=endpoint, step=self.step, reason=reason, seconds=seconds)
         self._metrics.retried()
+        if reason == BUSY.name:
+            return
         try:
             self._members.join(endpoint)  # the server may have been restarted
         except grpc.RpcError as error:

@@ -10,21 +10,21 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
 import grpc
 from prometheus_client import Counter
 
-from refluid.errors import ServerBusyError
+from refluid.runtime.transport import security
 
 SERVICE = "refluid.runtime.ParameterServer"
 MAILBOX = "refluid.runtime.Mailbox"
 IN_CHUNKS, STREAMED = "InChunks", "Streamed"
-LARGE = 32 << 20  # bytes; larger messages travel in chunks
+LARGE = 32 << 20  # bytes; larger messages travel in several chunks
 CHUNK = 4 << 20
-SMALL = 1 << 20  # bytes; larger messages gain nothing from an open stream
+SMALL = 1 << 20  # bytes; larger messages say so before they are sent, and gain nothing from an open stream
+SIZE_KEY = "refluid-bytes"  # of a call's metadata: how large its message and the reply are together
 MAX_STREAMS = 4  # per connection, as each takes a thread of the server
 _STREAM_AGE = 0.25  # of a timeout: gRPC's deadline is for the whole stream, not for one reply
 
@@ -46,7 +46,7 @@ _SERVICE_CONFIG = {
     ]
 }
 
-_OPTIONS = [
+OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.so_reuseport", 0),  # two servers on one port would share the calls between them
@@ -56,8 +56,6 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
 ]
-
-Handler = Callable[[bytes, grpc.ServicerContext], Sequence[Any]]
 
 
 def size_of(buffers: Sequence[Any]) -> int:
@@ -74,7 +72,8 @@ class Connection:
         self.endpoint, self._service = endpoint, service
         self._sent = sent or Counter("sent_total", "Bytes sent", registry=None)
         self._received = received or Counter("received_total", "Bytes received", registry=None)
-        self._channel = grpc.insecure_channel(endpoint, options=_OPTIONS)
+        self._channel, self._certificates = security.open_channel(endpoint, OPTIONS)
+        self._replaced: list[grpc.Channel] = []  # whose certificates were renewed; their streams may still be in use
         self._methods: dict[str, Any] = {}
         self._idle: dict[str, list[Stream]] = {}
         self._choosing = threading.Lock()
@@ -85,10 +84,12 @@ class Connection:
         """Sends a message and waits for the reply; ``reply_size`` is its size, if it is known to be large."""
         size = size_of(buffers)
         self._sent.inc(size)
-        if max(size, reply_size) > LARGE:
-            reply = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), timeout=timeout, wait_for_ready=False))
+        metadata, options = security.call_metadata(), {"timeout": timeout, "wait_for_ready": False}
+        if max(size, reply_size) > SMALL:
+            metadata = (*metadata, (SIZE_KEY, str(size + reply_size)))
+            reply = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), metadata=metadata, **options))
         else:
-            reply = self._method(method)(b"".join(buffers), timeout=timeout, wait_for_ready=False)
+            reply = self._method(method)(b"".join(buffers), metadata=metadata, **options)
         self._received.inc(len(reply))
         return reply
 
@@ -131,6 +132,8 @@ class Connection:
         return Stream(self._method(method + STREAMED), timeout)
 
     def _method(self, name: str) -> Any:
+        if self._certificates is not None and self._certificates != security.Certificates.read():
+            self._connect_anew()
         found = self._methods.get(name)
         if found is None:
             is_stream = name.endswith((IN_CHUNKS, STREAMED))
@@ -138,13 +141,21 @@ class Connection:
             found = self._methods[name] = make(f"/{self._service}/{name}")
         return found
 
+    def _connect_anew(self) -> None:
+        """Uses renewed certificates. Open streams have shown theirs; they are used until they are old."""
+        with self._choosing:
+            self._replaced.append(self._channel)
+            self._methods = {}
+            self._channel, self._certificates = security.open_channel(self.endpoint, OPTIONS)
+
     def close(self) -> None:
         """Closes all streams and the channel."""
         self._closed = True
         for streams in self._idle.values():
             for stream in streams:
                 stream.close()
-        self._channel.close()
+        for channel in (self._channel, *self._replaced):
+            channel.close()
 
 
 class Stream:
@@ -152,7 +163,12 @@ class Stream:
 
     def __init__(self, method: Any, timeout: float):
         self._messages: SimpleQueue[bytes | None] = SimpleQueue()
-        self._call = method(iter(self._messages.get, None), timeout=(1 + _STREAM_AGE) * timeout, wait_for_ready=False)
+        self._call = method(
+            iter(self._messages.get, None),
+            timeout=(1 + _STREAM_AGE) * timeout,
+            wait_for_ready=False,
+            metadata=security.call_metadata(),
+        )
         self._usable_until = time.monotonic() + _STREAM_AGE * timeout
         self._on_failure: Callable[[], None] | None = None
         self._call.add_callback(self._ended)
@@ -203,60 +219,11 @@ class _StreamClosedError(grpc.RpcError):
         return "the server closed the stream"
 
 
-def listen(endpoint: str, handlers: dict[str, Handler], threads: int) -> grpc.Server:
-    """Makes a gRPC server for ``handlers`` that listens at ``endpoint``; the caller starts it."""
-    return _listen(endpoint, SERVICE, handlers, threads)[0]
-
-
-def open_mailbox(endpoint: str, handlers: dict[str, Handler], threads: int) -> tuple[grpc.Server, int]:
-    """Starts a gRPC server for the mailbox of a trainer; returns it and its port, which port 0 leaves open."""
-    server, port = _listen(endpoint, MAILBOX, handlers, threads)
-    server.start()
-    return server, port
-
-
-def _listen(endpoint: str, service: str, handlers: dict[str, Handler], threads: int) -> tuple[grpc.Server, int]:
-    server = grpc.server(ThreadPoolExecutor(threads, service.rpartition(".")[2]), options=_OPTIONS)
-    server.add_generic_rpc_handlers((_Service(service, handlers),))
-    try:
-        port = server.add_insecure_port(endpoint)
-    except RuntimeError:
-        port = 0
-    if not port:
-        server.stop(None)
-        raise ServerBusyError(endpoint)
-    return server, port
-
-
-class _Service(grpc.GenericRpcHandler):
-    """Finds the handler of a call by its method name."""
-
-    def __init__(self, service: str, handlers: dict[str, Handler]):
-        self._methods: dict[str, grpc.RpcMethodHandler] = {}
-        for name, handler in handlers.items():
-            path = f"/{service}/{name}"
-            self._methods[path] = grpc.unary_unary_rpc_method_handler(_whole(handler))
-            self._methods[path + STREAMED] = grpc.stream_stream_rpc_method_handler(_streamed(handler))
-            self._methods[path + IN_CHUNKS] = grpc.stream_stream_rpc_method_handler(_in_chunks(handler))
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        return self._methods.get(handler_call_details.method)
-
-
-def _whole(handler: Handler) -> Callable[[bytes, grpc.ServicerContext], bytes]:
-    return lambda message, context: b"".join(handler(message, context))
-
-
-def _streamed(handler: Handler) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
-    return lambda received, context: (b"".join(handler(message, context)) for message in received)
-
-
-def _in_chunks(handler: Handler) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
-    return lambda received, context: chunks(handler(b"".join(received), context))
-
-
 def chunks(buffers: Sequence[Any]) -> Iterator[bytes]:
-    """Cuts a message into chunks; small neighbouring buffers share one."""
+    """Cuts a large message into chunks; small neighbouring buffers share one."""
+    if size_of(buffers) <= LARGE:
+        yield b"".join(buffers)
+        return
     small: list[Any] = []
     held = 0
     for buffer in buffers:

@@ -16,7 +16,8 @@ import grpc
 
 from refluid.runtime.transport.connection import Connection, Stream
 
-TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED  # the server has no room for the message now
+TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, BUSY)
 
 
 @dataclass(frozen=True)

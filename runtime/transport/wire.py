@@ -26,11 +26,21 @@ from refluid.runtime.transport import protocol_pb2
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
 PROTOCOL = 5
-# What decoding malformed bytes may raise.
-BAD_MESSAGE = (ValueError, TypeError, OverflowError, struct.error, DecodeError)
+# What taking a malformed message apart may raise.
+BAD_MESSAGE = (ValueError, TypeError, OverflowError)
+LONGEST_HEADER = 4 << 20  # bytes, of a request: some ten thousand tensors; parsing takes a multiple of it
+MOST_DIMS = 16
+_DTYPES = {
+    name: np.dtype(name)
+    for name in "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64".split()
+}
 _LENGTH = struct.Struct("<I")
 _PADDING = bytes(ALIGNMENT)
 _INT64 = np.dtype(np.int64)
+
+
+class MalformedError(ValueError):
+    """Bytes that are no message of the protocol."""
 
 
 @dataclass(frozen=True)
@@ -107,33 +117,69 @@ def encode(header: Any, tensors: Mapping[str, Value] = MappingProxyType({})) -> 
 
 
 def decode(kind: Any, message: Any) -> Any:
-    """The header of a message."""
+    """The header of a message.
+
+    Raises:
+      MalformedError: it has none of this kind, or the header of a request is too long.
+    """
     view = memoryview(message)
+    length = _header_length(view)
+    if length > LONGEST_HEADER and _is_request(kind):
+        raise MalformedError(f"the header of a request has {length} bytes; {LONGEST_HEADER} are allowed")
+    try:
+        return kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
+    except DecodeError:
+        raise MalformedError(f"{length} bytes are no {kind.DESCRIPTOR.name}") from None
+
+
+@cache
+def _is_request(kind: Any) -> bool:
+    return kind.DESCRIPTOR.name.endswith("Request")
+
+
+def _header_length(view: memoryview) -> int:
+    if len(view) < _LENGTH.size:
+        raise MalformedError(f"a message has {len(view)} bytes; its header takes more")
     (length,) = _LENGTH.unpack_from(view)
-    return kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
+    if length > len(view) - _LENGTH.size:
+        raise MalformedError(f"a message has {len(view)} bytes, and its header {length}")
+    return length
 
 
 def decode_tensors(header: Any, message: Any) -> dict[str, Value]:
-    """The tensors in a message by name, as its header describes them; they share its memory."""
+    """The tensors in a message by name, as its header describes them; they share its memory.
+
+    Raises:
+      MalformedError: the message does not hold what the header describes.
+    """
     found: dict[str, Value] = {}
-    (length,) = _LENGTH.unpack_from(message)
-    place = _LENGTH.size + length
+    view = memoryview(message)
+    place = _LENGTH.size + _header_length(view)
     phase = phase_of(np.frombuffer(message, np.uint8))
 
     def take(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         nonlocal place
         place += -place % ALIGNMENT
         count, before, room = math.prod(shape), 0, 0
-        if count * dtype.itemsize >= COPIED_AT_ONCE and phase % dtype.itemsize == 0:
+        size = count * dtype.itemsize
+        if place + size > len(view):
+            raise MalformedError(f"a message of {len(view)} bytes has no {dtype}{list(shape)} at byte {place}")
+        if size >= COPIED_AT_ONCE and phase % dtype.itemsize == 0 and place + size + ALIGNMENT <= len(view):
             before, room = phase // dtype.itemsize, ALIGNMENT // dtype.itemsize
         around = np.frombuffer(message, dtype, count + room, place - before * dtype.itemsize)
-        place += count * dtype.itemsize
+        place += size
         return around[before : before + count].reshape(shape)
 
     for tensor in header.tensors:
-        dims = tuple(tensor.dims)
+        dims, dtype = tuple(tensor.dims), _DTYPES.get(tensor.dtype)
+        if dtype is None or len(dims) > MOST_DIMS or any(dim < 0 for dim in dims) or tensor.name in found:
+            raise MalformedError(
+                f"{tensor.name[:128]}: cannot be {tensor.dtype[:32]}{list(dims[:MOST_DIMS])}, or again"
+            )
+        if tensor.sparse and not dims:
+            raise MalformedError(f"{tensor.name[:128]}: selected rows have dims")
         rows = take(_INT64, dims[:1]) if tensor.sparse else None
-        values = take(np.dtype(tensor.dtype), dims)
+        values = take(dtype, dims)
         found[tensor.name] = values if rows is None else Rows(rows, values)
     return found
 

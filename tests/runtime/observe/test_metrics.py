@@ -133,3 +133,15 @@ def test_a_port_that_is_no_port_is_an_error(monkeypatch):
     monkeypatch.setenv("REFLUID_METRICS_PORT", "many")
     with pytest.raises(ValueError, match="REFLUID_METRICS_PORT is 'many'; expected a port"):
         Metrics(LOG, role="server").serve()
+
+
+def test_metrics_are_for_this_machine_unless_another_address_is_given(monkeypatch):
+    monkeypatch.setenv("REFLUID_METRICS_PORT", "0")
+    for host in (None, "127.0.0.2", "0.0.0.0"):
+        if host is not None:
+            monkeypatch.setenv("REFLUID_METRICS_HOST", host)
+        endpoint = Metrics(LOG, role="server").serve()
+        try:
+            assert endpoint._server.server_address[0] == (host or "127.0.0.1")
+        finally:
+            endpoint.close()

@@ -10,7 +10,7 @@ from refluid.runtime.observe.status import amount, tables
 from refluid.runtime.server.membership import JoinAttempt, Membership
 from refluid.runtime.server.rounds import Rounds
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.connection import listen
+from refluid.runtime.transport.listener import listen
 from refluid.runtime.transport.wire import pb
 from refluid.tables import as_text
 

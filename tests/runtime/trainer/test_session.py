@@ -20,7 +20,7 @@ from refluid.runtime.trainer.exchange_plan import Job
 from refluid.runtime.trainer.packing import Message
 from refluid.runtime.trainer.session import Session
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.connection import listen
+from refluid.runtime.transport.listener import listen
 from refluid.runtime.transport.request import Request
 from refluid.runtime.transport.wire import pb
 

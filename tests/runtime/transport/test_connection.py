@@ -10,7 +10,8 @@ import grpc
 import pytest
 
 from refluid.runtime.launch.ports import HeldPorts
-from refluid.runtime.transport.connection import MAX_STREAMS, SMALL, Connection, listen
+from refluid.runtime.transport.connection import MAX_STREAMS, SMALL, Connection
+from refluid.runtime.transport.listener import listen
 from refluid.runtime.transport.request import Request, RetryPolicy
 
 
@@ -23,7 +24,7 @@ class Server:
         self.may_reply = threading.Event()
         self.may_reply.set()
         self.endpoint = endpoint
-        self._grpc = listen(endpoint, {"Echo": self._echo, "Leave": self._echo}, threads=MAX_STREAMS + 4)
+        self._grpc = listen(endpoint, {"Echo": self._echo, "Leave": self._echo}, threads=4 * MAX_STREAMS)
         self._grpc.start()
 
     def _echo(self, message, context):

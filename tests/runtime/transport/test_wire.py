@@ -91,9 +91,7 @@ def test_a_tensor_that_claims_more_than_the_message_holds_is_refused():
         wire.decode_tensors(decoded, message)
 
 
-@pytest.mark.parametrize(
-    "sizes", [[3], [0, 5], [transport.CHUNK, 1], [2 * transport.CHUNK + 7, 3, 0, transport.CHUNK + 1]]
-)
+@pytest.mark.parametrize("sizes", [[3], [0, 5], [transport.CHUNK, 1], [2 * transport.CHUNK + 7, 3, 0, transport.LARGE]])
 def test_chunks_put_together_are_the_message(sizes):
     rng = np.random.default_rng(0)
     buffers = [rng.bytes(size) for size in sizes]
@@ -101,7 +99,8 @@ def test_chunks_put_together_are_the_message(sizes):
     chunks = list(transport.chunks(buffers))
 
     assert b"".join(chunks) == b"".join(buffers)
-    assert all(len(chunk) <= transport.CHUNK for chunk in chunks)
+    assert len(chunks) == 1 or all(len(chunk) <= transport.CHUNK for chunk in chunks)
+    assert (len(chunks) == 1) == (sum(sizes) <= transport.LARGE)
 
 
 def test_numbers_of_rows_that_are_close_share_a_compiled_size():
@@ -110,3 +109,38 @@ def test_numbers_of_rows_that_are_close_share_a_compiled_size():
     assert sizes.fit("t", 1000) >= 1000
     assert sizes.fit("t", 10) < 1000 // 4, "far fewer rows are not padded to the largest size for good"
     assert sizes.fit("other", 10) == 64
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        [pb.Tensor(name="w", dtype="float32", dims=[2**40, 2**40])],
+        [pb.Tensor(name="w", dtype="float32", dims=[2**62] * 100_000)],
+        [pb.Tensor(name="w", dtype="float32", dims=[-1])],
+        [pb.Tensor(name="w", dtype="float32", dims=[1000])],
+        [pb.Tensor(name="w", dtype="O", dims=[1])],
+        [pb.Tensor(name="w", dtype="f4,f4", dims=[1])],
+        [pb.Tensor(name="w", dtype="(1000000,)f4", dims=[1])],
+        [pb.Tensor(name="w", dtype="float32", sparse=True)],
+        [pb.Tensor(name="w", dtype="float32", dims=[2**61, 0], sparse=True)],
+        [pb.Tensor(name="w", dtype="float32", dims=[1])] * 2,
+    ],
+)
+def test_a_header_that_promises_what_the_message_has_not(tensors):
+    header = pb.ExchangeRequest(tensors=tensors)
+    message = b"".join(wire.encode(header)) + bytes(256)
+    with pytest.raises(wire.MalformedError):
+        wire.decode_tensors(wire.decode(pb.ExchangeRequest, message), message)
+
+
+@pytest.mark.parametrize("message", [b"", b"\1\0\0", b"\5\0\0\0abcd", b"\xff\xff\xff\xff", b"\2\0\0\0\xff\xff"])
+def test_bytes_without_a_header(message):
+    with pytest.raises(wire.MalformedError):
+        wire.decode(pb.JoinRequest, message)
+
+
+def test_the_header_of_a_request_has_an_end():
+    long = pb.NoteRequest(text="x" * wire.LONGEST_HEADER)
+    with pytest.raises(wire.MalformedError, match="4194304 are allowed"):
+        wire.decode(pb.NoteRequest, b"".join(wire.encode(long)))
+    assert wire.decode(pb.Text, b"".join(wire.encode(pb.Text(text=long.text)))).text == long.text

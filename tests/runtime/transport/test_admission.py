@@ -1,0 +1,179 @@
+"""A listener under load: bounded memory, bounded threads for each caller, and nothing lost."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from refluid.runtime.launch.ports import HeldPorts
+from refluid.runtime.transport.admission import CALLS, STREAMS, Budget
+from refluid.runtime.transport.connection import IN_CHUNKS, SERVICE, SIZE_KEY, SMALL, STREAMED, Connection
+from refluid.runtime.transport.listener import listen
+from refluid.runtime.transport.refusals import BUSY, FOREIGN, MALFORMED, OVERSIZED, TOO_MANY
+from refluid.runtime.transport.request import Request, RetryPolicy
+
+MB = 1 << 20
+
+
+class Server:
+    """Takes messages when it may, and knows how many bytes it holds."""
+
+    def __init__(self, threads):
+        ports = HeldPorts()
+        self.endpoint = ports.hold("127.0.0.1")
+        self.may_reply = threading.Event()
+        self.may_reply.set()
+        self.got: Counter[bytes] = Counter()
+        self.held = self.most = 0
+        self._changing = threading.Lock()
+        self.listener = listen(self.endpoint, {"Take": self._take, "Heartbeat": lambda *_: [b"alive"]}, threads)
+        self.listener.start()
+        ports.close()
+
+    def _take(self, message, context):
+        with self._changing:
+            self.held += len(message)
+            self.most = max(self.most, self.held)
+        self.may_reply.wait(30)
+        with self._changing:
+            self.held -= len(message)
+            self.got[message[:8]] += 1
+        return [b"taken"]
+
+    @property
+    def refused(self):
+        return self.listener.refusals.counts
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    made = []
+
+    def start(megabytes=64, threads=64):
+        monkeypatch.setenv("FLAGS_rpc_max_inflight_mb", str(megabytes))
+        made.append(Server(threads))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.may_reply.set()
+        server.listener.stop(None).wait()
+
+
+def test_many_callers_of_a_slow_server_share_its_budget_and_nothing_is_lost(serve, monkeypatch):
+    monkeypatch.setattr("refluid.runtime.transport.admission._WAIT", 0.02)
+    server, clients, each = serve(megabytes=8), 64, 3
+    policy = RetryPolicy(120.0, first_pause=0.02, longest_pause=0.2)
+    connections = [Connection(server.endpoint) for _ in range(clients)]
+
+    def work(client):
+        for number in range(each):
+            message = b"%03d %03d " % (client, number) + bytes(2 * MB)
+            assert Request(connections[client], "Take", [message], policy, threads).result() == b"taken"
+
+    with ThreadPoolExecutor(clients) as workers, ThreadPoolExecutor(clients) as threads:
+        assert len(list(workers.map(work, range(clients)))) == clients
+    for connection in connections:
+        connection.close()
+    assert server.got == {b"%03d %03d " % (client, number): 1 for client in range(clients) for number in range(each)}
+    assert server.most <= 8 * MB
+    assert server.refused[BUSY] + server.refused[TOO_MANY] > 0
+    assert server.listener.admission.budget.held == 0
+
+
+def test_a_large_message_that_waits_keeps_no_heartbeat(serve):
+    server = serve(megabytes=4)
+    server.may_reply.clear()
+    one, other = Connection(server.endpoint), Connection(server.endpoint)
+    with ThreadPoolExecutor(4) as threads:
+        first = Request(one, "Take", [bytes(3 * MB)], RetryPolicy(30.0), threads)
+        second = Request(other, "Take", [bytes(3 * MB)], RetryPolicy(30.0), threads)
+        assert [connection.call("Heartbeat", [b""], 20.0) for connection in (one, other)] == [b"alive"] * 2
+        server.may_reply.set()
+        assert first.result() == second.result() == b"taken"
+    one.close()
+    other.close()
+
+
+def code_of(call):
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return caught.value.code()
+
+
+def test_one_connection_cannot_take_all_threads(serve):
+    server = serve()
+    server.may_reply.clear()
+    with grpc.insecure_channel(server.endpoint) as channel:
+        streams = [channel.stream_stream(f"/{SERVICE}/Take{STREAMED}") for _ in range(STREAMS + 1)]
+        calls = [stream(iter([b"x"]), timeout=30) for stream in streams]
+        unary = channel.unary_unary(f"/{SERVICE}/Take")
+        futures = [unary.future(b"y", timeout=30) for _ in range(CALLS + 3)]
+        refused = [future for future in futures if future.done() or _ends(future)]
+        assert len(refused) == 3 and {future.code() for future in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        other = Connection(server.endpoint)
+        assert other.call("Heartbeat", [b""], 20.0) == b"alive"
+        server.may_reply.set()
+        codes = []
+        for call in calls:
+            try:
+                codes.append(next(call))
+            except grpc.RpcError as error:
+                codes.append(error.code())
+        assert Counter(codes) == {b"taken": STREAMS, grpc.StatusCode.RESOURCE_EXHAUSTED: 1}
+        assert other.call("Take", [b"z"], 20.0) == b"taken"
+        other.close()
+    assert server.refused[TOO_MANY] == 4
+
+
+def _ends(future):
+    """Whether a call is refused at once; those that are let in wait for the server."""
+    try:
+        future.exception(timeout=0.5)
+    except grpc.FutureTimeoutError:
+        return False
+    return True
+
+
+def test_what_is_too_large_or_does_not_say_how_large_it_is(serve):
+    server = serve(megabytes=4)
+    with grpc.insecure_channel(server.endpoint) as channel:
+        forms = (f"/{SERVICE}/Take{form}" for form in ("", STREAMED, IN_CHUNKS))
+        whole, streamed, chunked = map(channel.stream_stream, forms)
+
+        def send(method, messages, *metadata):
+            return code_of(lambda: next(method(iter(messages), timeout=20, metadata=metadata)))
+
+        large = bytes(SMALL + 1)
+        assert send(whole, [large]) is send(streamed, [large]) is grpc.StatusCode.INVALID_ARGUMENT
+        assert send(chunked, [large], (SIZE_KEY, "1000")) is grpc.StatusCode.INVALID_ARGUMENT
+        assert send(chunked, [b"x"] * 100, (SIZE_KEY, "99")) is grpc.StatusCode.INVALID_ARGUMENT
+        assert send(chunked, [b"x"], (SIZE_KEY, str(4 * MB + 1))) is grpc.StatusCode.INVALID_ARGUMENT
+        assert server.refused == {OVERSIZED: 5}
+        for metadata in ((), ((SIZE_KEY, "-1"),), ((SIZE_KEY, "9" * 40),), ((SIZE_KEY, "x"),)):
+            assert send(chunked, [b"x"], *metadata) is grpc.StatusCode.INVALID_ARGUMENT
+        assert server.refused[MALFORMED] == 4
+        assert send(whole, [bytes(40 * MB)]) is grpc.StatusCode.RESOURCE_EXHAUSTED, "gRPC's own limit"
+        assert code_of(lambda: channel.unary_unary(f"/{SERVICE}/Other")(b"", timeout=20))
+        assert server.refused[FOREIGN] == 1
+    assert not server.got and server.listener.admission.budget.held == 0
+
+
+def test_the_same_refusal_is_logged_once(serve, caplog):
+    server = serve()
+    with grpc.insecure_channel(server.endpoint) as channel:
+        for _ in range(5):
+            code_of(lambda: channel.unary_unary(f"/{SERVICE}/Take")(bytes(SMALL + 1), timeout=20))
+    assert server.refused[OVERSIZED] == 5
+    assert caplog.text.count("refused a message") == 1
+
+
+def test_a_budget_waits_and_gives_up():
+    budget = Budget(10)
+    assert budget.take(6, 0) and not budget.take(6, 0)
+    budget.give_back(6)
+    assert budget.take(10, 0) and budget.held == 10
