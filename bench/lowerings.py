@@ -1,8 +1,9 @@
 """Measures the lowerings that rules choose between on CPU, so that the choices can be checked on another machine.
 
-    python bench/lowerings.py                  every form of every product of a convolution, then pooling
+    python bench/lowerings.py                  every form of every product of a convolution, then blocks and pooling
     python bench/lowerings.py conv | pool      one of them
     python bench/lowerings.py feed             fed arrays: as they lie, or copied to where XLA reads them in place
+    python bench/lowerings.py block            a depthwise convolution, batch_norm and relu: with and without kernels
     python bench/lowerings.py lenet            whole LeNet steps: XLA's convolutions or the chosen forms, by layout
     taskset -c 0 python bench/lowerings.py ... on one core, which the table in ops/nn/conv/choice.py is from
 
@@ -19,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from refluid import backend
+from refluid import backend, kernels
 from refluid.lowering.layout import channels_last
 from refluid.lowering.staging import Staging, aligned
+from refluid.ops.core import registry
 from refluid.ops.nn import pool
 from refluid.ops.nn.conv import products
 from refluid.ops.nn.conv.choice import Forms, choose
@@ -49,10 +51,17 @@ CONVOLUTIONS = [
     (32, 16, 64, 128, 1, 1, 0, 1),
     (32, 16, 64, 64, 3, 1, 1, 64),
     (32, 16, 64, 64, 3, 2, 1, 64),
+    (4, 150, 32, 32, 3, 1, 1, 32),
+    (4, 150, 64, 64, 3, 2, 1, 64),
+    (4, 75, 128, 128, 3, 1, 1, 128),
+    (4, 19, 512, 512, 3, 1, 1, 512),
+    (4, 28, 192, 192, 5, 1, 2, 192),
     (32, 16, 32, 32, 3, 1, 1, 4),
     (8, 14, 128, 128, 3, 1, 1, 32),
     (4, (8, 16, 16), 16, 32, 3, 1, 1, 1),
 ]
+# batch, space, channels, stride
+BLOCKS = [(4, 150, 32, 1), (4, 150, 64, 2), (4, 75, 128, 1), (4, 38, 256, 1), (4, 19, 512, 1), (32, 16, 64, 1)]
 # batch, space, channels, window, stride
 POOLINGS = [(64, 24, 20, 2, 2), (64, 8, 50, 2, 2), (16, 57, 64, 3, 2), (16, 30, 64, 3, 1)]
 
@@ -86,13 +95,14 @@ def alternate(calls, rounds=7, seconds=0.03, clock=time.process_time):
     return best
 
 
-def fits(form, window, channels):
+def fits(form, window, channels, filters):
     """Whether a form can do this convolution at all."""
     depthwise = window.groups == channels and window.groups > 1
     return {
         "lax": True,
         "dot": window.groups == 1 and set(window.kernel) == {1},
         "shifts": depthwise,
+        "kernel": depthwise and filters == channels and len(window.kernel) == 2,
         "split": 1 < window.groups <= 8,
         "batch": window.groups > 1 and not depthwise,
     }.get(form, window.groups == 1)
@@ -116,10 +126,37 @@ def measure_convolutions():
             ("weight_gradient", products.WEIGHT_GRADIENT, lambda form: (lambda x, g: form(x, g, window), x, g)),
         ]
         for product, forms, call in compared:
-            forms = {name: form for name, form in forms.items() if fits(name, window, channels)}
+            forms = {name: form for name, form in forms.items() if fits(name, window, channels, filters)}
             times = compare({name: call(form) for name, form in forms.items()})
             marked = (f"{name}{'*' * (name == getattr(chosen, product))} {ms:.2f}" for name, ms in times.items())
             print(f"    {product:16}", "   ".join(marked), flush=True)
+
+
+def measure_blocks():
+    """Forward and gradients. XLA fuses shifts into every sum that batch_norm makes of them; a kernel stays one."""
+    types = registry.lookup("batch_norm"), registry.lookup("batch_norm_grad")
+    for batch, space, channels, stride in BLOCKS:
+        x, w, scale = noise(batch, space, space, channels), noise(channels, 1, 3, 3), jnp.ones(channels, jnp.float32)
+        attrs = dict(strides=(stride, stride), paddings=(1, 1), groups=channels, data_format="NHWC")
+        g = noise(batch, *2 * [-(-space // stride)], channels)
+
+        def block(x, w, g, scale=scale, attrs=attrs):
+            out, pullback = jax.vjp(lambda x, w: conv2d(x, w, **attrs), x, w)
+            given = dict(X=[out], Scale=[scale], Bias=[0 * scale], Mean=[0 * scale], Variance=[scale])
+            found = types[0].call(given, {"data_layout": "NHWC"})
+            given.update({slot: found[slot] for slot in ("SavedMean", "SavedVariance")})
+            given["Y@GRAD"] = [jnp.where(found["Y"][0] > 0, g, 0)]
+            gradients = pullback(types[1].call(given, {"data_layout": "NHWC"})["X@GRAD"][0])
+            return jax.nn.relu(found["Y"][0]), gradients
+
+        calls = {}
+        for allowed, name in ((False, "by XLA"), (True, "with kernels")):
+            with kernels.allowed(allowed):
+                compiled = jax.jit(lambda *a: block(*a)).lower(x, w, g).compile()  # noqa: B023
+            calls[name] = lambda run=compiled, given=(x, w, g): jax.block_until_ready(run(*given))
+        times = alternate(calls)
+        print(f"3x3 / {stride}, batch_norm and relu over {batch} x {space} x {space} x {channels}")
+        print("    " + "   ".join(f"{name} {ms:.2f}" for name, ms in times.items()), flush=True)
 
 
 def measure_poolings():
@@ -197,8 +234,17 @@ def measure_feeds():
         print("%8d bytes  " % size + "   ".join("%s %.1f us" % (name, ms * 1000) for name, ms in best.items()))
 
 
+MEASUREMENTS = {
+    "conv": measure_convolutions,
+    "block": measure_blocks,
+    "pool": measure_poolings,
+    "lenet": measure_lenet,
+    "feed": measure_feeds,
+}
+
 if __name__ == "__main__":
     backend.prepare()
     print("cores:", len(os.sched_getaffinity(0)), " jax", jax.__version__)
-    for name in sys.argv[1:] or ["conv", "pool"]:
-        {"conv": measure_convolutions, "pool": measure_poolings, "lenet": measure_lenet, "feed": measure_feeds}[name]()
+    for name in sys.argv[1:] or ["conv", "block", "pool"]:
+        with jax.enable_x64(True), kernels.allowed():  # as in steps
+            MEASUREMENTS[name]()

@@ -20,7 +20,10 @@ from numba import cfunc, config
 from refluid.kernels import frame, sharing
 
 # Compiled steps in XLA's cache refer to kernels by their index here: append, never reorder.
-_KERNELS = ("lstm", "lstm_grad", "gru", "gru_grad", "matmul", "adam", "regions", "region_max", "taps", "matching")
+_KERNELS = (
+    *("lstm", "lstm_grad", "gru", "gru_grad", "matmul", "adam", "regions", "region_max", "taps", "matching"),
+    *("depthwise", "channel_sums"),
+)
 _TARGET = "refluid_kernel"  # the custom call that all kernels share
 _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:8]
 _table = sharing.shared_words(sharing.TABLE, [0] * len(_KERNELS))

@@ -25,11 +25,13 @@ _VECTOR = ir.VectorType(_FLOAT, LANES)
 _VECTOR_SIZE = 4 * LANES
 
 
-def _load(builder: Any, kind: Any, address: Any) -> Any:
+def load(builder: Any, kind: Any, address: Any) -> Any:
+    """The value at an address, which need not be aligned to more than floats are."""
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
 
 
-def _store(builder: Any, value: Any, address: Any) -> None:
+def store(builder: Any, value: Any, address: Any) -> None:
+    """The reverse of `load`."""
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=4)
 
 
@@ -42,11 +44,11 @@ def _broadcast(builder: Any, scalar: Any) -> Any:
     return _shuffled(builder, builder.insert_element(nothing, scalar, _INDEX(0)), nothing, [0] * LANES)
 
 
-def _multiply_add(builder: Any) -> Callable[..., Any]:
+def multiply_add(builder: Any, kind: Any) -> Callable[..., Any]:
     """a * b + c of vectors, rounded once if the CPU supports it."""
-    name = f"llvm.fmuladd.v{LANES}f32"
+    name = f"llvm.fmuladd.v{kind.count}f32"
     function = builder.module.globals.get(name)
-    function = function or ir.Function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
+    function = function or ir.Function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
     return lambda a, b, c: builder.call(function, [a, b, c])
 
 
@@ -62,7 +64,7 @@ def _multiply_tile(context, rows, vectors, a, a_row, a_depth, panel, depth, out,
 
     def generate(context, builder, signature, arguments):
         _, _, a, a_row, a_depth, panel, depth, out, out_row, adds = arguments
-        multiply_add = _multiply_add(builder)
+        add_product = multiply_add(builder, _VECTOR)
         before, loop = builder.basic_block, builder.append_basic_block("depth")
         sums_done = builder.append_basic_block("sums_done")
         starts = [builder.mul(a_row, _WORD(i)) for i in tile_rows]
@@ -71,11 +73,11 @@ def _multiply_tile(context, rows, vectors, a, a_row, a_depth, panel, depth, out,
         builder.position_at_end(loop)
         counter, factors, row = builder.phi(_WORD), builder.phi(_WORD), builder.phi(_WORD)
         sums = [[builder.phi(_VECTOR) for _ in tile_vectors] for _ in tile_rows]
-        columns = [_load(builder, _VECTOR, builder.add(row, _WORD(v * _VECTOR_SIZE))) for v in tile_vectors]
+        columns = [load(builder, _VECTOR, builder.add(row, _WORD(v * _VECTOR_SIZE))) for v in tile_vectors]
         new_sums = []
         for i in tile_rows:
-            factor = _broadcast(builder, _load(builder, _FLOAT, builder.add(factors, starts[i])))
-            new_sums.append([multiply_add(factor, columns[v], sums[i][v]) for v in tile_vectors])
+            factor = _broadcast(builder, load(builder, _FLOAT, builder.add(factors, starts[i])))
+            new_sums.append([add_product(factor, columns[v], sums[i][v]) for v in tile_vectors])
         steps = [(counter, _WORD(0), _WORD(1)), (factors, a, a_depth), (row, panel, _WORD(VECTORS * _VECTOR_SIZE))]
         for value, first, step in steps:
             value.add_incoming(first, before)
@@ -101,8 +103,8 @@ def _multiply_tile(context, rows, vectors, a, a_row, a_depth, panel, depth, out,
                     for i in tile_rows:
                         for v in tile_vectors:
                             value, place = new_sums[i][v], places[i][v]
-                            value = builder.fadd(_load(builder, _VECTOR, place), value) if is_added else value
-                            _store(builder, value, place)
+                            value = builder.fadd(load(builder, _VECTOR, place), value) if is_added else value
+                            store(builder, value, place)
         return context.get_dummy_value()
 
     return types.void(rows, vectors, *[types.int64] * 8), generate
@@ -115,7 +117,7 @@ def _move(context, source, target):
     def generate(context, builder, signature, arguments):
         for v in range(VECTORS):
             source, target = (builder.add(address, _WORD(v * _VECTOR_SIZE)) for address in arguments)
-            _store(builder, _load(builder, _VECTOR, source), target)
+            store(builder, load(builder, _VECTOR, source), target)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), generate
@@ -127,7 +129,7 @@ def _transpose(context, source, source_row, target, target_row):
 
     def generate(context, builder, signature, arguments):
         source, source_row, target, target_row = arguments
-        rows = [_load(builder, _VECTOR, builder.add(source, builder.mul(source_row, _WORD(i)))) for i in range(LANES)]
+        rows = [load(builder, _VECTOR, builder.add(source, builder.mul(source_row, _WORD(i)))) for i in range(LANES)]
         distance = 1
         while distance < LANES:  # swaps the off-diagonal quarters of squares twice as wide
             for i in range(LANES):
@@ -140,7 +142,7 @@ def _transpose(context, source, source_row, target, target_row):
                     )
             distance *= 2
         for i, row in enumerate(rows):
-            _store(builder, row, builder.add(target, builder.mul(target_row, _WORD(i))))
+            store(builder, row, builder.add(target, builder.mul(target_row, _WORD(i))))
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), generate

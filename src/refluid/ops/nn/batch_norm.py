@@ -1,8 +1,8 @@
 """batch_norm and its gradient.
 
-Arrays are viewed as (outer, channels, inner); inner is 1 if channels come last. Sums reduce inner first, then outer,
-which XLA vectorises on CPU. The gradient is written out because autodiff makes five passes where two are enough.
-sync_batch_norm adds the sums of all replicas.
+Arrays are viewed as (outer, channels, inner); inner is 1 if channels come last, as in images on a CPU, whose sums are a
+kernel's. Other sums reduce inner first, then outer, which XLA vectorises on CPU. The gradient is written out because
+autodiff makes five passes where two are enough. sync_batch_norm adds the sums of all replicas.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from refluid import kernels
 from refluid.ops.core import replicas
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged, plain
+
+_KERNEL_FROM = 1 << 14  # elements
 
 
 def _batch_norm(
@@ -40,20 +43,19 @@ def _batch_norm(
     if _uses_moving_averages(is_test, use_global_stats, trainable_statistics):
         y = _normalise(view, scale, bias, mean, lax.rsqrt(variance + epsilon))
         unused = jnp.zeros_like(mean)
-        return _like(x, y), mean, variance, unused, unused
+        return _like(x, y, data_layout), mean, variance, unused, unused
     real, count = _counted(x, view)
     if _has_no_variance(count, total):
         unused = jnp.zeros_like(mean)
         return x, mean, variance, unused, unused
     count = total(count)
-    batch_mean = total(_sum_by_channel(view if real is None else jnp.where(real, view, 0))) / count
-    squares = jnp.square(view - _column(batch_mean))
-    batch_variance = total(_sum_by_channel(squares if real is None else jnp.where(real, squares, 0))) / count
+    batch_mean = total(_sum_by_channel(view, real)) / count
+    batch_variance = total(_sum_of_squares(view, batch_mean, real)) / count
     inverse_std = lax.rsqrt(batch_variance + epsilon)
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(()).astype(mean.dtype)
     return (
-        _like(x, _normalise(view, scale, bias, batch_mean, inverse_std)),
+        _like(x, _normalise(view, scale, bias, batch_mean, inverse_std), data_layout),
         mean * momentum + batch_mean * (1 - momentum),
         variance * momentum + batch_variance * (1 - momentum),
         batch_mean,
@@ -85,8 +87,8 @@ def _batch_norm_grad(
     center, inverse_std = (mean, lax.rsqrt(variance + epsilon)) if constant else (saved_mean, saved_inverse_std)
     view, incoming = _by_channel(plain(x), data_layout), _by_channel(plain(y_grad), data_layout)
     centered = view - _column(center)
-    bias_grad = _sum_by_channel(incoming)
-    scale_grad = _sum_by_channel(incoming * centered) * inverse_std
+    bias_grad, scale_grad = _sums_of_products(view, center, incoming)
+    scale_grad *= inverse_std
     slope = scale * inverse_std
     x_grad = incoming * _column(slope)
     if not constant:
@@ -95,7 +97,7 @@ def _batch_norm_grad(
         x_grad -= _column(slope * total(bias_grad) / count)
         x_grad -= centered * _column(slope * inverse_std * total(scale_grad) / count)
         x_grad = x_grad if real is None else jnp.where(real, x_grad, 0)
-    return _like(x, x_grad), scale_grad, bias_grad
+    return _like(x, x_grad, data_layout), scale_grad, bias_grad
 
 
 def _counted(x: Any, view: Any) -> tuple[Any, Any]:
@@ -113,8 +115,10 @@ def _has_no_variance(count: Any, total: Any) -> bool:
     return isinstance(count, int) and count == 1 and (total is _own or replicas.count() == 1)
 
 
-def _like(x: Any, values: Any) -> Any:
-    """``values`` with the shape and dtype of x; ragged if x is."""
+def _like(x: Any, values: Any, data_layout: str) -> Any:
+    """``values`` of a view with the shape and dtype of x; ragged if x is."""
+    if _is_image(x, data_layout):
+        values = jnp.moveaxis(values.reshape(x.shape[0], *x.shape[2:], x.shape[1]), -1, 1)
     values = values.reshape(x.shape).astype(x.dtype)
     return x.with_data(values) if isinstance(x, Ragged) else values
 
@@ -131,11 +135,43 @@ def _by_channel(x: Any, data_layout: str) -> Any:
         raise ValueError(f"X needs a batch and a channel dim, but has shape {list(x.shape)}")
     axis = 1 if data_layout == "NCHW" else x.ndim - 1
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    return wide.reshape(math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :]))
+    if _is_image(x, data_layout):
+        wide, axis = jnp.moveaxis(wide, 1, -1), x.ndim - 1
+    return wide.reshape(math.prod(wide.shape[:axis]), wide.shape[axis], math.prod(wide.shape[axis + 1 :]))
 
 
-def _sum_by_channel(view: Any) -> Any:
+def _is_image(x: Any, data_layout: str) -> bool:
+    """Whether x is better viewed channels-last: convolutions on a CPU leave images that way (`lowering/layout.py`)."""
+    return kernels.on_cpu() and data_layout == "NCHW" and x.ndim in (4, 5)
+
+
+def _sum_by_channel(view: Any, real: Any = None) -> Any:
+    kernel = _kernel(view, real)
+    if kernel is not None:
+        return kernel.sums(view[:, :, 0])
+    view = view if real is None else jnp.where(real, view, 0)
     return view[:, :, 0].sum(0) if view.shape[2] == 1 else view.sum(2).sum(0)
+
+
+def _sum_of_squares(view: Any, center: Any, real: Any) -> Any:
+    kernel = _kernel(view, real)
+    if kernel is not None:
+        return kernel.squares(view[:, :, 0], center)
+    return _sum_by_channel(jnp.square(view - _column(center)), real)
+
+
+def _sums_of_products(view: Any, center: Any, incoming: Any) -> tuple[Any, Any]:
+    """The sums of incoming, and of incoming * (view - center)."""
+    kernel = _kernel(view)
+    if kernel is not None:
+        return kernel.products(view[:, :, 0], center, incoming[:, :, 0])
+    return _sum_by_channel(incoming), _sum_by_channel(incoming * (view - _column(center)))
+
+
+def _kernel(view: Any, real: Any = None) -> Any:
+    """The kernel of these sums, or None; what is small, XLA adds as fast."""
+    suits = real is None and view.dtype == jnp.float32 and view.shape[2] == 1 and view.size >= _KERNEL_FROM
+    return kernels.find("channel_sums") if suits else None
 
 
 def _column(values: Any) -> Any:
@@ -211,7 +247,8 @@ def inplace_abn(
         trainable_statistics=trainable_statistics,
         data_layout=data_layout,
     )
-    return _like(x, _activated(plain(y), activation, alpha)), *statistics, None
+    y = _activated(plain(y), activation, alpha)
+    return x.with_data(y) if isinstance(x, Ragged) else y, *statistics, None
 
 
 @op(
@@ -246,8 +283,8 @@ def inplace_abn_grad(
     x = (before - _column(bias)) / _column(scale * inverse_std) + _column(center)
     return _batch_norm_grad(
         _of_all_replicas if use_sync_bn else _own,
-        *(_like(y, x), scale, bias, mean, variance, saved_mean, saved_inverse_std),
-        (_by_channel(plain(y_grad), data_layout) * slope).reshape(y.shape),
+        *(_like(y, x, data_layout), scale, bias, mean, variance, saved_mean, saved_inverse_std),
+        _like(y, _by_channel(plain(y_grad), data_layout) * slope, data_layout),
         epsilon=epsilon,
         is_test=is_test,
         use_global_stats=use_global_stats,

@@ -8,6 +8,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from refluid import kernels
 from refluid.ops.core.gradients import custom_vjp
 from refluid.ops.nn.conv import forms, offsets
 from refluid.ops.nn.conv.choice import choose
@@ -31,6 +32,7 @@ def spread(g, w, window: Window, dims: tuple[int, ...]):
     return SPREAD[forms.spread](g, w, window, dims)
 
 
+@custom_vjp(2)
 def weight_gradient(x, g, window: Window):
     """The transpose of `correlate` in w."""
     forms = choose(window, x.shape[0], x.shape[1:-1], x.shape[-1], g.shape[-1], x.dtype)
@@ -47,8 +49,14 @@ def _spread_backward(window, dims, saved, x):
     return correlate(x, w, window), weight_gradient(x, g, window)
 
 
+def _weight_backward(window, saved, w):
+    x, g = saved
+    return spread(g, w, window, x.shape[1:-1]), correlate(x, w, window)
+
+
 correlate.defvjp(lambda x, w, window: (correlate(x, w, window), (x, w)), _correlate_backward)
 spread.defvjp(lambda g, w, window, dims: (spread(g, w, window, dims), (g, w)), _spread_backward)
+weight_gradient.defvjp(lambda x, g, window: (weight_gradient(x, g, window), (x, g)), _weight_backward)
 
 
 # split: one group at a time
@@ -58,6 +66,13 @@ def _by_group(product, a, b, window, *dims):
     one, groups = replace(window, groups=1), window.groups
     pairs = zip(jnp.split(a, groups, axis=-1), jnp.split(b, groups, axis=-1), strict=True)
     return jnp.concatenate([product(*pair, one, *dims) for pair in pairs], axis=-1)
+
+
+# kernel: what `refluid.kernels` computes
+
+
+def _by_kernel(product, *arguments):
+    return getattr(kernels.find("depthwise"), product)(*arguments)
 
 
 def _jitted(*static, **products):
@@ -73,6 +88,7 @@ CORRELATE = _jitted(
     columns=forms.correlate_columns,
     shifts=forms.correlate_shifts,
     split=partial(_by_group, correlate),
+    kernel=partial(_by_kernel, "correlate"),
 )
 SPREAD = _jitted(
     2,
@@ -82,6 +98,7 @@ SPREAD = _jitted(
     offsets=offsets.spread_offsets,
     shifts=forms.spread_shifts,
     split=partial(_by_group, spread),
+    kernel=partial(_by_kernel, "spread"),
 )
 WEIGHT_GRADIENT = _jitted(
     2,
@@ -91,5 +108,6 @@ WEIGHT_GRADIENT = _jitted(
     columns=forms.weight_gradient_columns,
     shifts=forms.weight_gradient_shifts,
     split=partial(_by_group, weight_gradient),
+    kernel=partial(_by_kernel, "weight_gradient"),
     batch=offsets.weight_gradient_batch,
 )
