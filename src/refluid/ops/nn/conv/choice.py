@@ -37,8 +37,12 @@ def choose(window: Window, batch: Any, dims: Sequence[int], channels: int, filte
         3x3 same 28 x 28   8 -> 8      16       0.7 /  0.7 /  0.5     1.2 /  0.7 /  0.9
         3x3 / 2  16 x 16   32 -> 64    32       1.4 /  1.5 /  2.9     1.8 /  1.9 /  2.3
         1x1      16 x 16   64 -> 128   32       2.2 /  2.3 / 13.8                          1.8 / 2.3 / 2.0 as dot
-        3x3 same 16 x 16   64, each    32      17.9 / 19.1 / 17.0                          0.7 / 0.6 / 1.2 as shifts
-        3x3 / 2  16 x 16   64, each    32       4.3 / 69.0 /  4.0                          0.3 / 0.6 / 0.6 as shifts
+        3x3 same 16 x 16   64, each    32      11.3 / 11.4 /  6.2                          0.3 / 0.4 / 0.9 as shifts
+                                                                                           0.6 / 0.5 / 0.6 as kernel
+        3x3 same 150x150   32, each    4       74.8 / 77.0 / 17.9                          2.0 / 2.4 /  36 as shifts
+                                                                                           1.9 / 2.1 / 2.0 as kernel
+        3x3 / 2  150x150   64, each    4       31.6 /  382 / 22.7                          2.6 / 6.7 / 6.1 as shifts
+                                                                                           1.6 / 1.6 / 2.0 as kernel
         3x3 same 16 x 16   32, in 4    32       4.5 /  5.0 /  241                          2.3 / 3.3 / 3.7 as split
         3x3 same 14 x 14   128, in 32  8        5.9 /  6.2 / 1230                                      4.2 as batch
         3x3x3    8x16x16   16 -> 32    4       14.5 / 27.3 / 25.3     6.0 /  4.7 /  5.4
@@ -68,7 +72,8 @@ def choose(window: Window, batch: Any, dims: Sequence[int], channels: int, filte
 
 
 def _depthwise(window: Window, channels: int, filters: int, dtype: Any) -> Forms:
-    # As shifts it is as fast alone, but XLA fuses it into each sum that a batch_norm makes of it.
+    # Shifts may be faster alone, but XLA fuses them into each sum that a batch_norm makes of the result. With batch_norm
+    # and relu, both ways, the 32 channels above take 70 ms as shifts and 10 ms by kernels (bench/lowerings.py block).
     suits_kernel = dtype == jnp.float32 and channels == filters and len(window.kernel) == 2
     form = "kernel" if suits_kernel and kernels.find("depthwise") else "shifts"
     return Forms(form, form, form)
