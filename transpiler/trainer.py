@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from refluid.ir import Operator, Program
+from refluid.ir import Operator, Program, VarType
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.gradients import Gradients, gradients_on_trainer
 from refluid.transpiler.lookups import look_up_remotely
@@ -37,11 +37,26 @@ def trainer_program(program: Program, exchange: Exchange, *, compensated: bool =
     block.ops = look_up_remotely(early, tables)
     count = len(block.ops)
     exchange.push(block, gradients.sent, set() if compensated else _linear(parts, gradients))
+    _leave_merging_to_sends(block.ops[:count], block.ops[count:])
     block.ops = _sent_where_ready(block.ops[:count], block.ops[count:])
     exchange.pull(block)
     block.ops += late
     program.changed()
     return program
+
+
+def _leave_merging_to_sends(ops: Sequence[Operator], pushes: Sequence[Operator]) -> None:
+    """Has sums of sparse gradients that are only sent keep repeated rows.
+
+    A send makes rows unique by hashing their ids; sorting them in the compiled step would take many times as long.
+    """
+    read = {name for op in ops for inner in op.within() for name in inner.input_arg_names}
+    sent = {name for op in pushes for name in op.input_arg_names} - read
+    for op in ops:
+        if op.type == "sum" and sent.issuperset(op.output("Out")):
+            (total,) = op.output("Out")
+            if op.block.var(total).type == VarType.SELECTED_ROWS:
+                op.attrs["merges_rows"] = False
 
 
 def _sent_where_ready(ops: Sequence[Operator], pushes: Sequence[Operator]) -> list[Operator]:

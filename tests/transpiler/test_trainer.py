@@ -162,6 +162,26 @@ def test_a_test_clone_keeps_lookups_and_drops_the_exchange():
     ]
 
 
+def test_sums_of_rows_that_are_only_sent_leave_merging_to_the_send():
+    word = fluid.layers.data("word", [1], dtype="int64")
+    finish([embed(word, "emb"), embed(word, "emb", padding_idx=2)])
+    assert [op.attrs.get("merges_rows", True) for op in main().ops if op.type == "sum"] == [True]
+    trainer = transpile().get_trainer_program(wait_port=False)
+    sums = [op for op in trainer.global_block().ops if op.type == "sum"]
+    assert [op.attrs.get("merges_rows") for op in sums] == [False]
+
+
+def test_sums_of_rows_that_a_trainer_reads_merge_them():
+    word = fluid.layers.data("word", [1], dtype="int64")
+    found = [embed(word, "emb"), embed(word, "emb", padding_idx=2)]
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByValue(1.0))
+    finish(found)
+    trainer = transpile(sync_mode=False).get_trainer_program(wait_port=False)
+    types = [op.type for op in trainer.global_block().ops]
+    sums = [op for op in trainer.global_block().ops if op.type == "sum"]
+    assert "clip" in types and all(op.attrs.get("merges_rows", True) for op in sums)
+
+
 def test_what_looks_at_updated_parameters_comes_after_the_exchange():
     regression()
     average = fluid.optimizer.ExponentialMovingAverage(0.9)

@@ -50,6 +50,13 @@ def test_a_sum_of_rows_has_each_row_once():
     assert run("sum", X=["x", "y"], Out="out") == ([0, 1, 3], [[3, 4], [6, 8], [1, 2]])
 
 
+def test_a_sum_that_need_not_merge_keeps_repeated_rows():
+    hold("x", [1, 0, 1])
+    hold("y", [3])
+    rows, values = run("sum", X=["x", "y"], Out="out", merges_rows=False)
+    assert (rows, values) == ([1, 0, 1, 3], [[1, 2], [3, 4], [5, 6], [1, 2]])
+
+
 def test_rows_that_a_program_changes_in_every_run_stay_readable():
     block = fluid.default_main_program().global_block()
     x = block.create_var(name="x", dtype="float32", shape=[4, 2], persistable=True, type=ROWS)

@@ -110,10 +110,10 @@ def minus(x, y):
 
 
 @op("sum", inputs="X*", outputs="Out", row_wise=True, slices="rows")
-def sum_(xs):
+def sum_(xs, *, merges_rows=True):
     """The sum of all inputs. It is SelectedRows only if all of them are, with each row once, in order.
 
-    Arrays of tensors are added position by position.
+    Arrays of tensors are added position by position. Without ``merges_rows``, which is not of Fluid, rows may repeat.
     """
     if isinstance(xs[0], list):
         return [sum_([x for x in there if x is not None]) for there in zip_longest(*xs)]
@@ -123,7 +123,8 @@ def sum_(xs):
         raise ValueError("the inputs must have the same shape and dtype")
     if not dense:
         rows = jnp.concatenate([x.rows for x in sparse])
-        return SelectedRows(rows, jnp.concatenate([x.values for x in sparse]), sparse[0].height).merged()
+        found = SelectedRows(rows, jnp.concatenate([x.values for x in sparse]), sparse[0].height)
+        return found.merged() if merges_rows else found
     return reduce(lambda total, x: total.at[x.rows].add(x.values, mode="drop"), sparse, reduce(jnp.add, dense))
 
 
