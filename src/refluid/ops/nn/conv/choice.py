@@ -72,8 +72,9 @@ def choose(window: Window, batch: Any, dims: Sequence[int], channels: int, filte
 
 
 def _depthwise(window: Window, channels: int, filters: int, dtype: Any) -> Forms:
-    # Shifts may be faster alone, but XLA fuses them into each sum that a batch_norm makes of the result. With batch_norm
-    # and relu, both ways, the 32 channels above take 70 ms as shifts and 10 ms by kernels (bench/lowerings.py block).
+    # Shifts may be faster alone, but XLA fuses them into each sum that a batch_norm makes of the result. With
+    # batch_norm and relu, both ways, the 32 channels above take 70 ms as shifts and 10 ms by kernels
+    # (bench/lowerings.py block).
     suits_kernel = dtype == jnp.float32 and channels == filters and len(window.kernel) == 2
     form = "kernel" if suits_kernel and kernels.find("depthwise") else "shifts"
     return Forms(form, form, form)
