@@ -32,6 +32,12 @@ class MeteredTable(Protocol):
     def evicted(self) -> int: ...
 
 
+class RecoveryStatus(Protocol):
+    """What a server keeps on disk, as metrics see it."""
+
+    def status(self) -> dict[str, Any]: ...
+
+
 class ServerMetrics(Metrics):
     """The metrics of one server.
 
@@ -64,6 +70,9 @@ class ServerMetrics(Metrics):
         self._pulls = self.counter("pulls_total", "Replies with parameters or rows of tables")
         self.refused = self.counter("refused_total", "Requests that ended with an error")
         self._exchanges = self.histogram("exchange_seconds", "From a request to its reply, waiting included")
+        self.lost = self.counter("lost_updates_total", "Updates that were applied and that a restart has lost")
+        self.snapshot_pause_seconds = self.histogram("snapshot_pause_seconds", "Updates that waited for a snapshot")
+        self.recovery: RecoveryStatus | None = None
         self.update_seconds = self.histogram("update_seconds", "One update of all that the server holds")
         self._push_staleness = self.histogram(
             "push_staleness", "Steps that were applied and that a push's parameters did not include", COUNT_BUCKETS
@@ -138,6 +147,8 @@ class ServerMetrics(Metrics):
                 }
                 for table in self._tables
             ],
+            "lost_updates": value_of(self.lost),
+            "recovery": None if self.recovery is None else self.recovery.status(),
             "trainers": [self._trainer(trainer) for trainer in self._membership.members],
         }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from refluid.runtime.observe.agreement import agreement
 from refluid.runtime.transport.wire import Value, dense
 
 _OUTDATED = 3  # pushes of another trainer since; what has left or is far behind does not hold the mean back
+
+_VALUES = ("_pushed", "_given", "_learned", "_expected")  # what is kept for each trainer
 
 Values = dict[str, np.ndarray]
 
@@ -34,6 +37,25 @@ class Averages:
         self._given: dict[int, Values] = {}  # what each trainer went on with after its last reply
         self._learned: dict[int, Values] = {}  # what it had learned until its last push
         self._expected: dict[int, Values] = {}  # what others are taken to have learned by then
+
+    def state(self) -> dict[str, Any]:
+        """What a restarted server must know, as plain data and arrays."""
+        return {
+            "values": {name: _texts(getattr(self, name)) for name in _VALUES},
+            "pushed_at": _texts(self._pushed_at),
+            "since": _texts({trainer: _texts(since) for trainer, since in self._since.items()}),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        for name in _VALUES:
+            values = {int(trainer): dict(each) for trainer, each in state["values"][name].items()}
+            setattr(self, name, values)
+        self._pushed_at = {int(trainer): at for trainer, at in state["pushed_at"].items()}
+        self._since = {
+            int(trainer): Counter({int(other): count for other, count in since.items()})
+            for trainer, since in state["since"].items()
+        }
 
     def push(self, trainer: int, pushed: Mapping[str, Value], now: float) -> None:
         """Replaces the values of a trainer; those of trainers that have fallen behind are dropped."""
@@ -68,3 +90,7 @@ class Averages:
             name: value + expected[name] if name in expected else np.array(value) for name, value in held.items()
         }
         return self._given[trainer]
+
+
+def _texts(found: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(key): value for key, value in found.items()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class Barriers:
     """Counts which trainers have arrived at which barrier; every trainer numbers its barriers from 1."""
@@ -10,6 +13,19 @@ class Barriers:
         self._arrived = dict.fromkeys(range(trainers), 0)
         self._first: dict[int, float] = {}  # barrier that is not passed yet -> when the first trainer arrived
         self._texts: dict[int, dict[int, str]] = {}  # barrier -> what each trainer brought
+
+    def state(self) -> dict[str, Any]:
+        """What a restarted server must know, as plain data."""
+        return {str(trainer): arrived for trainer, arrived in self._arrived.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`; those who wait will ask again."""
+        self._arrived = {int(trainer): arrived for trainer, arrived in state.items()}
+
+    def passed(self, trainer: int, number: int) -> None:
+        """A trainer that joins says how many barriers it has passed: a restarted server may not know."""
+        if trainer in self._arrived:
+            self._arrived[trainer] = max(self._arrived[trainer], number)
 
     def arrive(self, trainer: int, number: int, now: float, text: str = "") -> None:
         """Records that a trainer has arrived at a barrier with a text; arriving again changes nothing."""

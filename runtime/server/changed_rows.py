@@ -18,6 +18,14 @@ class ChangedRows:
         self._trainers = trainers
         self._tables: dict[str, list[_RowSet]] = {}
 
+    def state(self) -> dict[str, Any]:
+        """What a restarted server must know, as plain data and arrays."""
+        return {name: [changed.rows() for changed in sets] for name, sets in self._tables.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        self._tables = {name: [_RowSet(rows) for rows in sets] for name, sets in state.items()}
+
     def mark(self, trainer: int, pushed: Mapping[str, Value]) -> None:
         """Marks the rows that a trainer has pushed as changed for all others."""
         for name, value in pushed.items():
@@ -36,10 +44,13 @@ class ChangedRows:
 class _RowSet:
     """Row numbers, each once; merged when there are many of them."""
 
-    def __init__(self):
-        self._parts: list[np.ndarray] = []
-        self._count = 0
-        self._merged = 0
+    def __init__(self, rows: np.ndarray | None = None):
+        self._parts: list[np.ndarray] = [] if rows is None else [np.array(rows)]
+        self._count = self._merged = 0 if rows is None else len(rows)
+
+    def rows(self) -> np.ndarray:
+        """The rows, which stay."""
+        return np.unique(np.concatenate(self._parts)) if self._parts else np.empty(0, np.int64)
 
     def add(self, rows: Any) -> None:
         self._parts.append(np.array(rows))
@@ -49,6 +60,6 @@ class _RowSet:
             self._count = self._merged = len(self._parts[0])
 
     def take(self) -> np.ndarray:
-        rows = np.unique(np.concatenate(self._parts)) if self._parts else np.empty(0, np.int64)
+        rows = self.rows()
         self._parts, self._count, self._merged = [], 0, 0
         return rows

@@ -39,6 +39,7 @@ class Push(NamedTuple):
     tensors: dict[str, Value]
     steps: int  # how many training steps it stands for
     seen: int  # the version of the parameters that the oldest of them used
+    message: bytes  # which the tensors are views into
 
 
 class ExchangeHandler:
@@ -77,8 +78,43 @@ class ExchangeHandler:
         self._changed_rows = ChangedRows(trainers) if mode is Mode.GEO else None
         self._averages = Averages() if op.attrs.get("averages") else None
         self._failure = ""
+        self.record: Callable[[float, list[bytes]], None] | None = None  # told of every update, before its replies
+        self.lost: Callable[[int], None] = lambda pushes: None  # told of pushes that a restart has lost
         loaded = scope.find_var(LOADED)
-        self._has_parameters = loaded is not None and loaded.value is not None
+        self.has_parameters = loaded is not None and loaded.value is not None
+
+    def state(self) -> dict[str, Any]:
+        """What a restarted server must know, tables apart, as plain data and arrays; the caller holds the lock."""
+        return {
+            "variables": self.shard.state(),
+            "rounds": self.rounds.state(),
+            "pace": self._pace.state(),
+            "changed_rows": None if self._changed_rows is None else self._changed_rows.state(),
+            "averages": None if self._averages is None else self._averages.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.shard.restore(state["variables"])
+        self.rounds.restore(state["rounds"])
+        self._pace.restore(state["pace"])
+        if self._changed_rows is not None:
+            self._changed_rows.restore(state["changed_rows"])
+        if self._averages is not None:
+            self._averages.restore(state["averages"])
+        self.has_parameters = True
+
+    def replay(self, now: float, messages: Sequence[bytes]) -> None:
+        """Applies an update again whose messages were logged; the caller holds the lock."""
+        trainers = []
+        for message in messages:
+            request = wire.decode(pb.ExchangeRequest, message)
+            trainers.append(request.caller.trainer)
+            if self.rounds.push(request.caller.trainer, request.sequence):
+                tensors = wire.decode_tensors(request, message)
+                pushed = {name: value for name, value in tensors.items() if name in self.shard.pushable}
+                self._queue_push(request, pushed, message)
+        self._apply(sorted(trainers), now)
 
     def awaited(self) -> list[int]:
         """The trainers whose push the current round waits for, or trainers that are too far ahead."""
@@ -92,7 +128,7 @@ class ExchangeHandler:
         if purpose is None:
             raise wire.MalformedError(f"no exchange has the purpose {request.purpose}")
         self._arriving.check(tensors)
-        buffers = purpose(self, request, tensors)
+        buffers = purpose(self, request, tensors, message)
         if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
             self.metrics.pulled()
         # Copied under the lock: a view into a parameter would keep the next update from happening in place.
@@ -110,21 +146,26 @@ class ExchangeHandler:
 
     # Purposes of a request
 
-    def _step(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+    def _step(self, request: Any, pushed: dict[str, Value], message: bytes) -> Buffers:
         trainer = request.caller.trainer
         member = self._membership.members[trainer]
         member.max_staleness, member.unknown_steps = request.max_staleness, request.unknown_steps
         member.max_lead = request.max_lead if request.HasField("max_lead") else None
         asked = {name: pushed.pop(name) for name in [*pushed] if name not in self.shard.pushable}
         if self.rounds.push(trainer, request.sequence):
-            self.queue[trainer] = Push(pushed, request.steps, request.seen)
+            self._queue_push(request, pushed, message)
             if self.round_began is None:
                 self.round_began = time.monotonic()
             self._update_if_due()
         return self._wait(request, asked)
 
-    def _wait(self, request: Any, asked: dict[str, Value]) -> Buffers:
+    def _queue_push(self, request: Any, pushed: dict[str, Value], message: bytes) -> None:
+        self.queue[request.caller.trainer] = Push(pushed, request.steps, request.seen, message)
+
+    def _wait(self, request: Any, asked: dict[str, Value], message: bytes = b"") -> Buffers:
         trainer, sequence = request.caller.trainer, request.sequence
+        if not self.rounds.has(trainer, sequence):  # it was pushed to a process that is gone
+            return wire.encode(pb.ExchangeReply(version=self.rounds.version, pending=True, missing=True))
         done = self.wait_for(lambda: self.rounds.counted(trainer) >= sequence or bool(self._failure))
         if self._failure:
             raise RuntimeError(self._failure)
@@ -147,29 +188,29 @@ class ExchangeHandler:
         self.held.pop(trainer, None)
         return True
 
-    def _offer(self, request: Any, pushed: dict[str, Value]) -> Buffers:
-        if not self._has_parameters:
+    def _offer(self, request: Any, pushed: dict[str, Value], message: bytes) -> Buffers:
+        if not self.has_parameters:
             for name, value in pushed.items():
                 self.shard.write(name, dense(value))
-            self._has_parameters = True
+            self.has_parameters = True
             self.start_requested = None
             self._changed.notify_all()
         return wire.encode(pb.ExchangeReply(version=self.rounds.version))
 
-    def _start(self, request: Any, pushed: dict[str, Value]) -> Buffers:
-        if not self._has_parameters and self.start_requested is None:
+    def _start(self, request: Any, pushed: dict[str, Value], message: bytes) -> Buffers:
+        if not self.has_parameters and self.start_requested is None:
             self.start_requested = time.monotonic()
-        if self.wait_for(lambda: self._has_parameters):
+        if self.wait_for(lambda: self.has_parameters):
             return self._reply(request)
         return self.pending([0], self.start_requested)
 
-    def _rows(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+    def _rows(self, request: Any, pushed: dict[str, Value], message: bytes) -> Buffers:
         return self._encode(self._rows_of(pushed))
 
     def _rows_of(self, asked: Mapping[str, Value]) -> dict[str, Value]:
         return {name: self.shard.rows(name, dense(numbers)) for name, numbers in asked.items()}
 
-    def _read(self, request: Any, pushed: dict[str, Value]) -> Buffers:
+    def _read(self, request: Any, pushed: Mapping[str, Value] = MappingProxyType({}), message: bytes = b"") -> Buffers:
         return self._encode(self.shard.read(request.wanted))
 
     _purposes = {
@@ -185,28 +226,35 @@ class ExchangeHandler:
 
     def _update_if_due(self) -> None:
         due = self.rounds.due()
-        if not due or self._failure:
-            return
+        if due and not self._failure:
+            self._apply(due, time.time())
+
+    def _apply(self, due: Sequence[int], now: float) -> None:
         pushes = [self.queue.pop(trainer) for trainer in due]
+        lost = self.rounds.skip_lost()
+        if lost:
+            self.lost(lost)
         steps = sum(push.steps for push in pushes)
         pace = 1 if self.rounds.waits else self._pace.advance(steps)
         began = time.perf_counter()
-        self._update([self._to_apply(due[0], push) for push in pushes], due[0], pace)
+        self._update([self._to_apply(due[0], push, now) for push in pushes], due[0], pace)
+        if self.record is not None:
+            self.record(now, [push.message for push in pushes])
         self.metrics.update_seconds.observe(time.perf_counter() - began)
         self._replies.clear()
         for trainer, push in zip(due, pushes, strict=True):
             self._membership.applied(trainer, push.steps)
-            self.metrics.applied(trainer, staleness=self.rounds.version - push.seen)
+            self.metrics.applied(trainer, staleness=max(0, self.rounds.version - push.seen))
             if self._changed_rows is not None:
                 self._changed_rows.mark(trainer, push.tensors)
         self.rounds.applied(steps)
         self.round_began = None
         self._changed.notify_all()
 
-    def _to_apply(self, trainer: int, push: Push) -> dict[str, Value]:
+    def _to_apply(self, trainer: int, push: Push, now: float) -> dict[str, Value]:
         if self._averages is None:
             return push.tensors
-        self._averages.push(trainer, push.tensors, time.monotonic())
+        self._averages.push(trainer, push.tensors, now)
         return self._averages.deltas(self.shard.read([name.removesuffix(DELTA) for name in push.tensors]))
 
     def _update(self, pushes: Sequence[dict[str, Value]], trainer: int, schedule_steps: int) -> None:
@@ -242,10 +290,10 @@ class ExchangeHandler:
         if asked:
             return self._encode({**self.shard.read(wanted), **self._rows_of(asked)})
         if not self.rounds.waits:
-            return self._read(request, {})
+            return self._read(request)
         found = self._replies.get(wanted)
         if found is None:
-            found = self._replies[wanted] = b"".join(self._read(request, {}))
+            found = self._replies[wanted] = b"".join(self._read(request))
         return [found]
 
     def _changed_values(self, changed: ChangedRows, trainer: int, wanted: Sequence[str]) -> dict[str, Value]:

@@ -7,10 +7,13 @@ than two heartbeats; otherwise it is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 TAKEOVER_AFTER = 11.0  # seconds of silence; trainers send a heartbeat every 5
+_KEPT = ("incarnation", "host", "left", "evicted", "steps", "progress")  # of a member, across restarts of the server
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Member:
     unknown_steps: int = 0  # how many it may take before the server hears of them
     progress: int = 0  # steps, as far as the lead of others is concerned
     at_barrier: bool = False  # it waits for others, who must not wait for it
+    must_join: bool = False  # the server was restarted, and the trainer has not noticed yet
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,19 @@ class Membership:
         self.members = {trainer: Member() for trainer in range(trainers)}
         self.last_left: float | None = None
 
+    def state(self) -> dict[str, Any]:
+        """What a restarted server must know, as plain data."""
+        return {
+            str(trainer): {name: getattr(member, name) for name in _KEPT}
+            for trainer, member in self.members.items()
+            if member.joined is not None or member.left
+        }
+
+    def restore(self, state: Mapping[str, Any], now: float) -> None:
+        """The inverse of `state`: trainers have just been seen, and must join again before they train on."""
+        for trainer, kept in state.items():
+            self.members[int(trainer)] = Member(**kept, joined=now, seen=now, must_join=not kept["left"])
+
     def decide(self, attempt: JoinAttempt, now: float) -> Admission:
         """Whether a process may join, as far as is known at time ``now``."""
         holder = self.members[attempt.trainer]
@@ -72,7 +89,7 @@ class Membership:
         """Makes a process the holder of its id; returns the member it replaces, if it is a new process."""
         member = self.members[attempt.trainer]
         if member.incarnation == attempt.incarnation:
-            member.seen, member.left, member.evicted = now, False, False
+            member.seen, member.left, member.evicted, member.must_join = now, False, False, False
             return None
         new = Member(attempt.incarnation, attempt.host, now, now, steps=member.steps, progress=member.progress)
         self.members[attempt.trainer] = new

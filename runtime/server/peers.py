@@ -13,6 +13,7 @@ from refluid.ir.operator import Operator
 from refluid.log import Log
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.transport import wire
+from refluid.runtime.transport.request import RetryPolicy, patiently
 from refluid.runtime.transport.wire import dense, pb
 
 _SUM_TIMEOUT = 120.0  # seconds; the other servers are in the same round already, or about to be
@@ -44,6 +45,7 @@ class Peers:
         self._log = Log("server", endpoint=endpoint)
         self._connection: ServerConnection | None = None
         self._changed = threading.Condition()
+        self.record: Callable[[int, str, list[np.ndarray]], None] | None = None  # told of totals before they are used
         self._parts: dict[tuple[int, str], dict[int, list[np.ndarray]]] = {}
         self._totals: dict[tuple[int, str], list[np.ndarray]] = {}
 
@@ -52,14 +54,28 @@ class Peers:
         if len(endpoints) == 1:
             return values
         server = endpoints.index(self._endpoint)
+        known = self._totals.get((round, key))
+        if known is not None:  # of an update that is applied again
+            return known
         if server == 0:
             return self._contribute(round, key, server, values, len(endpoints))
         header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key)
-        if self._connection is None:
-            self._connection = self._connect(endpoints[0])
-        reply = self._connection.call("Sum", wire.encode(header, _by_number(values)), _SUM_TIMEOUT)
-        totals = wire.decode_tensors(wire.decode(pb.ExchangeReply, reply), reply)
-        return [dense(total) for total in totals.values()]
+        reply = self._ask(endpoints[0], wire.encode(header, _by_number(values)))
+        totals = [dense(total) for total in wire.decode_tensors(wire.decode(pb.ExchangeReply, reply), reply).values()]
+        if self.record is not None:
+            self.record(round, key, totals)
+        return totals
+
+    def _ask(self, endpoint: str, buffers: list[Any]) -> bytes:
+        """Sends the part of this server; one that adds up may be restarted meanwhile."""
+        connection = self._connection = self._connection or self._connect(endpoint)
+        return patiently(lambda: connection.call("Sum", buffers, _SUM_TIMEOUT), RetryPolicy(_SUM_TIMEOUT))
+
+    def know(self, round: int, key: str, totals: list[np.ndarray]) -> None:
+        """Takes the totals of a sum that was made before this server was restarted."""
+        with self._changed:
+            self._totals[round, key] = totals
+            self._forget_before(round - 1, key)
 
     def report_eviction(self, trainer: int) -> None:
         """Tells the other servers of an evicted trainer: it may have died before it joined all of them."""
@@ -93,9 +109,12 @@ class Peers:
         with self._changed:
             parts = self._parts.setdefault(place, {})
             parts[server] = values
-            if len(parts) == servers:
+            if len(parts) == servers and place not in self._totals:
                 columns = zip(*(parts[server] for server in sorted(parts)), strict=True)
-                self._totals[place] = [np.sum(column, axis=0) for column in columns]
+                totals = [np.sum(column, axis=0) for column in columns]
+                if self.record is not None:  # before any server uses them: they are not made again after a restart
+                    self.record(round, key, totals)
+                self._totals[place] = totals
                 self._forget_before(round - 1, key)
                 self._changed.notify_all()
             if not self._changed.wait_for(lambda: place in self._totals, _SUM_TIMEOUT):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 
 class Rounds:
     """Collects pushes until an update is due.
@@ -17,6 +20,18 @@ class Rounds:
         self._pushed: dict[int, int] = {}  # trainer -> the sequence number of its push that waits
         self._applied: dict[int, int] = {}  # trainer -> that of its last push that was applied
         self._left: set[int] = set()
+        self.lost = 0  # pushes that were applied before a restart and are in no snapshot
+
+    def state(self) -> dict[str, Any]:
+        """What a restarted server must know, as plain data."""
+        applied = {str(trainer): sequence for trainer, sequence in self._applied.items()}
+        return {"round": self.round, "version": self.version, "applied": applied, "left": sorted(self._left)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.round, self.version = state["round"], state["version"]
+        self._applied = {int(trainer): sequence for trainer, sequence in state["applied"].items()}
+        self._left = set(state["left"])
 
     def push(self, trainer: int, sequence: int) -> bool:
         """Records a push that has arrived; returns False if it was applied before and only needs a reply."""
@@ -39,6 +54,22 @@ class Rounds:
         if not self.waits:
             return []
         return [t for t in range(self.trainers) if t not in self._pushed and t not in self._left]
+
+    def skip_lost(self) -> int:
+        """Skips rounds that were applied before a restart and lost with it; returns how many pushes were lost.
+
+        Every trainer numbers its pushes without a gap: a gap before those of the due update is what was lost.
+        """
+        gaps = [sequence - self._applied.get(trainer, 0) - 1 for trainer, sequence in self._pushed.items()]
+        lost = sum(gaps)
+        if lost:
+            self.lost += lost
+            self.round += max(gaps) if self.waits else lost
+        return lost
+
+    def has(self, trainer: int, sequence: int) -> bool:
+        """Whether a push has arrived here, applied or not."""
+        return max(self._pushed.get(trainer, 0), self._applied.get(trainer, 0)) >= sequence
 
     def applied(self, steps: int) -> None:
         """Records that the due update was applied, which stands for a number of training steps."""
@@ -66,6 +97,14 @@ class LearningRatePace:
         self._trainers = trainers
         self._pushed = 0
         self._advanced = 0
+
+    def state(self) -> list[int]:
+        """What a restarted server must know, as plain data."""
+        return [self._pushed, self._advanced]
+
+    def restore(self, state: Sequence[int]) -> None:
+        """The inverse of `state`."""
+        self._pushed, self._advanced = state
 
     def advance(self, steps: int) -> int:
         """How many steps the schedule must take before a push that stands for ``steps`` training steps is applied."""

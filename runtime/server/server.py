@@ -11,7 +11,8 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from refluid import flags
@@ -20,10 +21,21 @@ from refluid.ir.operator import Operator
 from refluid.log import Log
 from refluid.runtime.server.barriers import Barriers
 from refluid.runtime.server.compatibility import check_join
+from refluid.runtime.server.durable.recovery import (
+    JOIN,
+    LEAVE,
+    SHRINK,
+    SUM,
+    UPDATE,
+    Recovery,
+    Settings,
+    read_tree,
+    read_update,
+)
 from refluid.runtime.server.exchange import Buffers, ExchangeHandler
 from refluid.runtime.server.folders import check_snapshot, folder_for
 from refluid.runtime.server.held_tables import GrowingTable
-from refluid.runtime.server.membership import Admission, JoinAttempt, Membership
+from refluid.runtime.server.membership import Admission, JoinAttempt, Member, Membership
 from refluid.runtime.server.peers import Peers, ServerConnection
 from refluid.runtime.server.table_saving import TableSaving
 from refluid.runtime.transport import wire
@@ -33,7 +45,12 @@ from refluid.scope import Scope
 _REPORT_EVERY = 5.0  # seconds between two messages about a trainer that is awaited
 _KEPT = 64  # failures that are remembered, so that the same one is not logged all the time
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
+_LASTING = (pb.ExchangeRequest.STEP, pb.ExchangeRequest.WAIT, pb.ExchangeRequest.OFFER, pb.ExchangeRequest.START)
 REFUSALS = (KeyError, ValueError, IndexError, TypeError)  # what a request is refused with; others are failures
+
+
+class RestartedError(ConnectionError):
+    """The caller has joined the predecessor of this server; it is to join again and to repeat its request."""
 
 
 class Server:
@@ -62,6 +79,11 @@ class Server:
         self._saving = TableSaving(self._growing(), self._changed)
         self.metrics = self._exchange.metrics
         self._failures: dict[tuple[str, str], float] = {}  # what was logged, and when
+        self.tables = self._exchange.shard.tables
+        self._recovery: Recovery | None = None
+        settings = Settings.of_flags()
+        if settings is not None:
+            self._begin_recovery(settings)
         self._reported: dict[str, float] = {}  # what is waited for -> when it was last reported
         self.methods: dict[str, Callable[[bytes], Buffers]] = {
             "Join": self._join,
@@ -77,6 +99,66 @@ class Server:
             "Sum": self.peers.handle_sum,
             "Evicted": self._evicted,
         }
+
+    # Surviving a restart
+
+    def _begin_recovery(self, settings: Settings) -> None:
+        described = {"endpoint": self.endpoint, "mode": self.mode.name.lower(), "trainers": self.trainers}
+        found = Recovery(settings, self, self._changed, self._saving.writing, described, self.log)
+        found.pause_seconds = self.metrics.snapshot_pause_seconds.observe
+        self._exchange.lost = self._report_lost
+        self._exchange.record, self.peers.record = found.record_update, self._record_sum
+        self._recovery = self.metrics.recovery = found
+        found.begin()
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether training may begin."""
+        return self._exchange.has_parameters
+
+    def state(self) -> dict[str, Any]:
+        """What a restarted server must know, tables apart, as plain data and arrays; with the lock held."""
+        return {**self._exchange.state(), "members": self._membership.state(), "barriers": self._barriers.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        self._exchange.restore(state)
+        self._membership.restore(state["members"], time.monotonic())
+        self._barriers.restore(state["barriers"])
+
+    def replay(self, kind: bytes, content: memoryview) -> None:
+        """Does again what was logged; with the lock held."""
+        if kind == UPDATE:
+            self._exchange.replay(*read_update(content))
+        elif kind == SHRINK:
+            request = wire.decode(pb.ShrinkRequest, bytes(content))
+            self._exchange.shard.shrink(list(request.tables), request.options)
+        elif kind == SUM:
+            self.peers.know(*read_tree(content))
+        elif kind == JOIN:
+            self._membership.restore(read_tree(content), time.monotonic())
+        elif kind == LEAVE:
+            trainer, evicted = read_tree(content)
+            self._membership.leave(trainer, time.monotonic())
+            if evicted:
+                self._membership.evict(trainer)
+            self._exchange.rounds.leave(trainer)
+            self._barriers.leave(trainer)
+
+    def _record_sum(self, round: int, key: str, totals: list[Any]) -> None:
+        if self._recovery is not None:
+            self._recovery.wait(self._recovery.record_tree(SUM, [round, key, totals]))
+
+    def _report_lost(self, pushes: int) -> None:
+        self.metrics.lost.inc(pushes)
+        self.log.warning("updates are lost: they were applied after the last snapshot", lost=pushes, round=self.round)
+
+    def close(self) -> None:
+        """Ends the connections to other servers, and the files; those of a job that is over are removed."""
+        self.peers.close()
+        if self._recovery is not None:
+            members = self._membership.members.values()
+            self._recovery.close(finished=self.all_left.is_set() and any(not each.evicted for each in members))
 
     @property
     def round(self) -> int:
@@ -111,6 +193,8 @@ class Server:
 
     def check_trainers(self) -> None:
         """Evicts trainers that are silent for too long, and reports who is awaited; called about once a second."""
+        if self._recovery is not None:
+            self._recovery.check()
         now = time.monotonic()
         with self._changed:
             silent = self._membership.silent(now, flags.read_flag("FLAGS_worker_update_interval_secs"))
@@ -157,6 +241,7 @@ class Server:
                 admission = self._membership.decide(attempt, now)
                 if admission is Admission.GRANTED:
                     replaced = self._membership.join(attempt, now)
+                    self._barriers.passed(caller.trainer, request.barriers)
                     break
             if admission is Admission.REFUSED:
                 raise ValueError(self._membership.refusal(attempt, now))
@@ -168,18 +253,37 @@ class Server:
                 self.log.info("trainer joined", **fields, round=self.round)
             else:
                 self.log.warning("trainer joined", **fields, replaces=replaced.host, round=self.round)
+        if self._recovery is not None and replaced is not None:
+            state = self._membership.state()
+            self._recovery.record_tree(JOIN, {str(caller.trainer): state[str(caller.trainer)]})
         sequence = self._exchange.rounds.counted(caller.trainer)
-        return wire.encode(pb.JoinReply(incarnation=self.incarnation, sequence=sequence))
+        restored = self._recovery is not None and self._recovery.restored
+        return wire.encode(pb.JoinReply(incarnation=self.incarnation, sequence=sequence, restored=restored))
 
     def _handle_exchange(self, message: bytes) -> Buffers:
         request = wire.decode(pb.ExchangeRequest, message)
         now = time.monotonic()
-        self._membership.see(request.caller.trainer, request.caller.incarnation, now).active = now
+        member = self._membership.see(request.caller.trainer, request.caller.incarnation, now)
+        member.active = now
+        self._check_joined(member)
         with self._changed:
-            return self._exchange.handle(request, message)
+            had_parameters = self.has_parameters
+            reply = self._exchange.handle(request, message)
+            last = 0 if self._recovery is None else self._recovery.last
+        if self._recovery is not None and request.purpose in _LASTING:
+            if not had_parameters and self.has_parameters:
+                self._recovery.snapshot_soon()
+            self._recovery.wait_for_first()
+            self._recovery.wait(last)
+        return reply
+
+    def _check_joined(self, member: Member) -> None:
+        if member.must_join:
+            raise RestartedError(f"server {self.endpoint} was restarted; join it again")
 
     def _barrier(self, message: bytes) -> Buffers:
         request = self._receive(pb.ExchangeRequest, message)
+        self._check_joined(self._membership.members[request.caller.trainer])
         number = request.sequence
         with self._changed:
             self._barriers.arrive(request.caller.trainer, number, time.monotonic(), request.text)
@@ -226,7 +330,11 @@ class Server:
 
     def _shrink(self, message: bytes) -> Buffers:
         request = self._receive(pb.ShrinkRequest, message)
-        gone = self._exchange.shard.shrink(list(request.tables), request.options)
+        logs = self._recovery is not None and self._recovery.logs
+        with self._changed if logs else nullcontext():  # in a log it is between two updates
+            gone = self._exchange.shard.shrink(list(request.tables), request.options)
+            if self._recovery is not None:
+                self._recovery.record(SHRINK, [message])
         self.log.info("gave up rows of tables", round=self.round, **{f"rows_of_{name}": n for name, n in gone.items()})
         return wire.encode(pb.Text(text=json.dumps(gone)))
 
@@ -254,11 +362,13 @@ class Server:
     def _evict(self, trainer: int) -> None:
         described = self._membership.describe(trainer, time.monotonic())
         self.log.warning("evicted a silent trainer", trainer=trainer, evicted=described, round=self.round)
-        self._remove(trainer)
+        self._remove(trainer, evicted=True)
         self._membership.evict(trainer)
 
-    def _remove(self, trainer: int) -> None:
+    def _remove(self, trainer: int, *, evicted: bool = False) -> None:
         self._membership.leave(trainer, time.monotonic())
+        if self._recovery is not None:
+            self._recovery.record_tree(LEAVE, [trainer, evicted])
         self._barriers.leave(trainer)
         self._changed.notify_all()
         try:

@@ -17,7 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.server.exchange import Buffers
-from refluid.runtime.server.server import REFUSALS, Server, describe
+from refluid.runtime.server.server import REFUSALS, RestartedError, Server, describe
 from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection
 from refluid.runtime.transport.listener import Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
@@ -62,7 +62,7 @@ class ListenAndServe(Exchange):
         finally:
             health_service.enter_graceful_shutdown()
             listener.stop(_GRACE).wait()
-            server.peers.close()
+            server.close()
             if metrics is not None:
                 metrics.close()
         server.log.info("all trainers have left, stopping", trainers=server.trainers, round=server.round)
@@ -75,6 +75,8 @@ def _handler(server: Server, method: str, refusals: Callable[[], Refusals]) -> H
     def handle(message: bytes, context: grpc.ServicerContext) -> Buffers:
         try:
             return server.handle(method, message)
+        except RestartedError as error:
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except MalformedError as error:
             refusals().add(MALFORMED, context.peer(), method=method, problem=str(error))
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"server {server.endpoint}: {error}")

@@ -31,6 +31,7 @@ from refluid.runtime.server.held_tables import FixedTable, GrowingTable, HeldTab
 from refluid.runtime.server.table_updates import NotRowByRowError, read_table_update
 from refluid.runtime.transport.wire import Rows, RowSizes, Value
 from refluid.scope import Scope
+from refluid.tensors import LoDTensor
 
 
 class Shard:
@@ -138,6 +139,36 @@ class Shard:
         if value is None:
             raise KeyError(f"variable {name} has no value on this server; was its startup program run?")
         return value
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All variables but tables as they are now; updates do not change what was returned."""
+        found: dict[str, np.ndarray] = {}
+        for name in self._scope.local_var_names():
+            held = self._scope.find_var(name)
+            value = None if held is None or not isinstance(held.holder, LoDTensor) else held.value
+            if value is not None and name not in self._held_by:
+                found[name] = np.asarray(value)
+        return found
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """The inverse of `state`.
+
+        Raises:
+          ValueError: a variable is not there, or not of that form: the state is that of another program.
+        """
+        held = self.state()
+        for name, value in state.items():
+            ours = held.get(name)
+            if ours is not None and (ours.shape, ours.dtype) != (value.shape, value.dtype):
+                raise ValueError(
+                    f"variable {name} was saved as {value.dtype}{list(value.shape)}; in this server's program it is "
+                    f"{ours.dtype}{list(ours.shape)}"
+                )
+        missing = sorted(held.keys() - state.keys())
+        if missing:
+            raise ValueError(f"variable {missing[0]} of this server's program is not in what was saved")
+        for name, value in state.items():
+            self._put(name, value)
 
     # Updates
 

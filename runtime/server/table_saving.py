@@ -26,7 +26,8 @@ class TableSaving:
     def __init__(self, tables: Mapping[str, GrowingTable], lock: threading.Condition):
         self._tables, self._lock = tables, lock
         self._jobs: dict[str, _Job] = {}
-        self._starting, self._writing = threading.Lock(), threading.Lock()
+        self._starting = threading.Lock()
+        self.writing = threading.Lock()  # held while tables are written
 
     def save(self, request: Any) -> str | None:
         """Writes what a SnapshotRequest asks for; returns what was written, or None while it is not complete."""
@@ -41,7 +42,7 @@ class TableSaving:
     def write(self, request: Any) -> str:
         """Writes tables, one after the other, all as they are at one moment."""
         chosen = [(self._tables[order.table], order) for order in request.tables if order.table in self._tables]
-        with self._writing:
+        with self.writing:
             with self._lock:
                 begun = _begin(request, chosen)
             try:

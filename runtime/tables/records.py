@@ -79,6 +79,11 @@ class RecordForm:
         """The ids of records."""
         return np.ascontiguousarray(records[:, layout.ID : layout.ID + 2]).view(np.int64).reshape(-1)
 
+    def with_ids(self, ids: np.ndarray, records: np.ndarray) -> np.ndarray:
+        """Records of a table of fixed height as a table with ids has them."""
+        assert not self.has_id
+        return np.concatenate([np.ascontiguousarray(ids, np.int64).view(np.uint32).reshape(-1, 2), records], axis=1)
+
     def versions_of(self, records: np.ndarray) -> np.ndarray:
         """The steps that records are up to date with."""
         return records[:, self.header + layout.VERSION].astype(np.int64)

@@ -38,7 +38,8 @@ class Segment:
         self._old_index: Mapping | None = None
         self._saved: Mapping | None = None
         self._sketch: Mapping | None = None
-        self.gone: list[np.ndarray] | None = None  # ids of rows given up since the last snapshot, if that matters
+        # Ids of rows given up since the last snapshot of each chain, if that matters.
+        self.gone: dict[int, list[np.ndarray] | None] = dict.fromkeys(layout.CHAINS)
         control = self.control
         control[layout.WORDS], control[layout.HEADER] = form.words, form.header
         control[layout.WIDTH], control[layout.SLOTS] = form.width, len(form.slots)
@@ -155,19 +156,23 @@ class Segment:
     def freeze(self, mark: int = 0) -> int:
         """Begins a snapshot of all rows as they are now, or of those with a mark; returns the number of records."""
         self.control[layout.WANTED] = mark
-        self._saved = Mapping(_FIRST_ROWS * self.form.bytes)
+        self._saved = Mapping(_FIRST_ROWS * self._saved_bytes)
         self._show_saved()
         self.control[layout.COPIED] = self.control[layout.SAVED_USED] = 0
         self.control[layout.FROZEN] = self.control[layout.USED]
         return self.used
 
-    def saved(self) -> np.ndarray:
-        """Records that were changed after `freeze` and before they were copied, as they were; and forgets them."""
+    def saved(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and records of rows changed after `freeze` and not copied before, as they were; forgets them."""
         assert self._saved is not None
-        count = int(self.control[layout.SAVED_USED])
-        records = self._saved.as_array(np.uint32)[: count * self.form.words].reshape(count, self.form.words).copy()
+        count, words = int(self.control[layout.SAVED_USED]), self.form.words + 1
+        found = self._saved.as_array(np.uint32)[: count * words].reshape(count, words)
         self.control[layout.SAVED_USED] = 0
-        return records
+        return found[:, -1].astype(np.int64), np.array(found[:, :-1])
+
+    @property
+    def _saved_bytes(self) -> int:
+        return self.form.bytes + 4  # with its number
 
     def thaw(self) -> None:
         """Ends a snapshot, also one that has not copied all records."""
@@ -187,7 +192,7 @@ class Segment:
 
         With the lock held. Once more rows have gone than are left, a whole snapshot is smaller: it stops.
         """
-        if self.gone is None:
+        if all(gone is None for gone in self.gone.values()):
             yield
             return
         version = self.form.header + layout.VERSION
@@ -195,10 +200,11 @@ class Segment:
         yield
         records = self.records()[begin:end]
         died = before & (records[:, version] == layout.DEAD)
-        if died.any():
-            self.gone.append(self.form.ids_of(records[died]))
-        if sum(map(len, self.gone)) > max(len(self), 1 << 16):
-            self.gone = None
+        for chain, gone in self.gone.items():
+            if gone is not None and died.any():
+                gone.append(self.form.ids_of(records[died]))
+                if sum(map(len, gone)) > max(len(self), 1 << 16):
+                    self.gone[chain] = None
 
     def _grow_saved(self) -> None:
         assert self._saved is not None
@@ -208,4 +214,4 @@ class Segment:
     def _show_saved(self) -> None:
         assert self._saved is not None
         self.control[layout.SAVED] = self._saved.address
-        self.control[layout.SAVED_CAPACITY] = self._saved.size // self.form.bytes
+        self.control[layout.SAVED_CAPACITY] = self._saved.size // self._saved_bytes

@@ -19,12 +19,12 @@ class Snapshot:
     Args:
       table: a `Table`, whose module uses this one.
       mark: only rows that have it; 0 for all.
-      clears: marks that rows lose when they are copied.
+      clears: the mark of a chain of snapshots that this one belongs to, which rows lose when they are copied; or 0.
 
     Attributes:
       step: how many updates the rows include.
       past: what `Table.past` was.
-      gone: the ids of rows that were given up since the last snapshot that cleared CHANGED; None if they are not known.
+      gone: the ids of rows that were given up since the last snapshot of the chain; None if they are not known.
     """
 
     def __init__(self, table: Any, mark: int, clears: int):
@@ -41,14 +41,15 @@ class Snapshot:
         table, clears = self._table, self._clears
         self.step, self.past = table.step, table.past()
         gone: list[np.ndarray] | None = []
-        if clears & layout.CHANGED:
-            table.since = None  # until all of it is in files
+        if clears:
+            table.since[clears] = None  # until all of it is in files
         for segment in table.segments:
             with segment.lock:
                 segment.freeze(self._mark)
-                gone = None if gone is None or segment.gone is None else gone + segment.gone
-                if clears & layout.CHANGED and table.fixed is None:
-                    segment.gone = []
+                known = segment.gone.get(clears or self._mark)
+                gone = None if gone is None or known is None else gone + known
+                if clears:
+                    segment.gone[clears] = []
         self.gone = None if gone is None else np.concatenate([*gone, np.empty(0, np.int64)])
 
     def records(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -81,17 +82,16 @@ class Snapshot:
                 control[layout.COPIED] = end
                 saved = segment.saved()
             yield self._ids(records[:count], numbers[:count]), records[:count]
-            if len(saved):
-                yield self._of_saved(saved)
+            if len(saved[0]):
+                yield self._of_saved(*saved)
 
     def _end(self, segment: Segment) -> None:
         with segment.lock:
             segment.thaw()
 
-    def _of_saved(self, saved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        form = self._table.form
-        alive = form.versions_of(saved) != layout.DEAD
-        return form.ids_of(saved[alive]), saved[alive]
+    def _of_saved(self, numbers: np.ndarray, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        alive = self._table.form.versions_of(records) != layout.DEAD
+        return self._ids(records[alive], numbers[alive]), records[alive]
 
     def _ids(self, records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         fixed = self._table.fixed

@@ -63,7 +63,8 @@ class Table:
     fills: Sequence[float] = ()
     fixed: tuple[int, int] | None = None
     step: int = 0  # how many updates it has seen
-    since: str | None = None  # the snapshot in files that rows are marked as changed since
+    # The snapshot in files that rows are marked as changed since, of each chain.
+    since: dict[int, str | None] = field(default_factory=lambda: dict.fromkeys(layout.CHAINS))
     segments: list[Segment] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -206,6 +207,7 @@ class Table:
 
     def decay_counts(self, factor: float) -> None:
         """Multiplies all counts, so that what was seen long ago counts less."""
+        self.since[layout.UNSAVED] = None  # rows are not marked: the next snapshot for a restart has all of them
         for segment in self.segments:
             for begin, end in spans(segment.used):
                 with segment.lock:

@@ -46,6 +46,8 @@ class Membership:
         self.caller = pb.Caller(trainer=job.trainer, incarnation=secrets.randbits(63))
         self.sequence = dict.fromkeys(job.endpoints, 0)  # the number of the last push to each server
         self._job, self._connections, self._log, self._error = job, connections, log, error
+        self.barriers = 0  # passed so far
+        self.lost = 0  # updates that servers have lost when they were restarted
         self._incarnations: dict[str, int] = {}  # of the servers
         self._stopped = threading.Event()
         self._heart = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
@@ -110,19 +112,29 @@ class Membership:
             pushes=pushes,
             pulls=pulls,
             host=f"{socket.gethostname()}:{os.getpid()}",
+            barriers=self.barriers,
         )
         message = self._connections[endpoint].call("Join", wire.encode(request), _JOIN_TIMEOUT)
         reply = wire.decode(pb.JoinReply, message)
         known = self._incarnations.get(endpoint)
-        if known is not None and known != reply.incarnation and reply.sequence < self.sequence[endpoint] - 1:
-            raise self._error(
-                endpoint,
-                f"it was restarted and has {reply.sequence} of the {self.sequence[endpoint]} updates sent: "
-                "its parameters are lost",
-            )
         if known is None:
             self.sequence[endpoint] = reply.sequence
+        elif known != reply.incarnation:
+            self._restarted(endpoint, reply)
         self._incarnations[endpoint] = reply.incarnation
+
+    def _restarted(self, endpoint: str, reply: Any) -> None:
+        """A server was restarted; it may lack updates, but for the last one, which is about to be sent again."""
+        sent = self.sequence[endpoint]
+        lost = max(0, sent - 1 - reply.sequence)
+        if lost and not reply.restored:
+            raise self._error(
+                endpoint,
+                f"it was restarted and has {reply.sequence} of the {sent} updates sent: its parameters are lost. "
+                "Servers that keep snapshots (FLAGS_rpc_server_snapshots) go on where they were",
+            )
+        self.lost += lost
+        self._log.warning("a server was restarted", server=endpoint, lost_updates=lost, sent=sent)
 
     def leave(self) -> None:
         """Stops the heartbeats and sends Leave to every server."""

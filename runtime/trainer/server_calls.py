@@ -23,7 +23,7 @@ from refluid.runtime.trainer.packing import Message, Replies, Tensors, Versions,
 from refluid.runtime.trainer.waiting import WaitLog
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import Connection
-from refluid.runtime.transport.request import BUSY, Request, RetryPolicy
+from refluid.runtime.transport.request import BUSY, Request, RetryPolicy, patiently
 from refluid.runtime.transport.wire import pb
 
 STEP = pb.ExchangeRequest.STEP
@@ -53,7 +53,6 @@ class ServerCalls:
         self._connections = {endpoint: connect(endpoint, metrics.sent, metrics.received) for endpoint in job.endpoints}
         self._members = Membership(job, self._connections, log, self._error)
         self.sequence, self.caller = self._members.sequence, self._members.caller
-        self._barriers = 0
         self._members.join_all()
         self._waits = WaitLog(log, lambda: self.step)
         self._waits.start()
@@ -61,14 +60,22 @@ class ServerCalls:
         # is retried early needs a second thread for its call.
         self._pool = ThreadPoolExecutor(2 * 3 * len(job.endpoints), "exchange")
 
+    @property
+    def lost_updates(self) -> int:
+        """Updates that servers have lost when they were restarted."""
+        return self._members.lost
+
     def declare(self, pushes: Mapping[str, Sequence[Any]], pulls: Mapping[str, Sequence[Any]]) -> None:
         """Declares the tensors that an exchange will push and pull; a server refuses what it does not have."""
         self._pulled |= pulls.keys()
         for endpoint in {*pushes, *pulls}:
-            try:
-                self._members.join(endpoint, pushes.get(endpoint, ()), pulls.get(endpoint, ()))
-            except grpc.RpcError as error:
-                raise self._refused(endpoint, error) from None
+            self._declare(endpoint, pushes.get(endpoint, ()), pulls.get(endpoint, ()))
+
+    def _declare(self, endpoint: str, pushes: Sequence[Any], pulls: Sequence[Any]) -> None:
+        try:
+            patiently(lambda: self._members.join(endpoint, pushes, pulls), RetryPolicy(reply_timeout()))
+        except grpc.RpcError as error:
+            raise self._refused(endpoint, error) from None
 
     def push(self, messages: Mapping[str, Message], steps: int = 1, seen: Versions | None = None) -> Replies:
         """Pushes gradients or deltas and returns what the messages pull, as the mode defines it.
@@ -103,7 +110,7 @@ class ServerCalls:
             for endpoint, message in messages.items():
                 requests[endpoint] = self._send(endpoint, purpose, message, steps, seen.get(endpoint, 0))
             for endpoint, message in messages.items():
-                again = partial(self._send_again, endpoint, purpose, message, steps)
+                again = partial(self._send_again, endpoint, purpose, message, steps, seen.get(endpoint, 0))
                 reply, received = self._collect(requests[endpoint], again)
                 found[endpoint] = Tensors(wire.decode_tensors(reply, received), reply.version)
         finally:
@@ -129,11 +136,16 @@ class ServerCalls:
             endpoint, "Exchange", wire.encode(header, {**message.pushed, **message.asked}), message.reply_size
         )
 
-    def _send_again(self, endpoint: str, purpose: int, message: Message, steps: int) -> Request:
-        """The request that follows a pending reply. A push has arrived: only its update is awaited."""
-        if purpose == STEP:
+    def _send_again(
+        self, endpoint: str, purpose: int, message: Message, steps: int, seen: int, *, missing: bool
+    ) -> Request:
+        """The request that follows a pending reply. A push has arrived: only its update is awaited.
+
+        ``missing``: a restarted server does not have it, and gets it again.
+        """
+        if purpose == STEP and not missing:
             purpose, message = WAIT, replace(message, pushed={})
-        return self._send(endpoint, purpose, message, steps)
+        return self._send(endpoint, purpose, message, steps, seen)
 
     def _request(self, endpoint: str, method: str, buffers: list[Any], reply_size: int = 0) -> Request:
         policy, before_retry = RetryPolicy(reply_timeout()), partial(self._before_retry, endpoint)
@@ -150,8 +162,10 @@ class ServerCalls:
             self._members.why_unreachable(endpoint, error)
             raise
 
-    def _collect(self, request: Request, again: Callable[[], Request], patience: float = math.inf) -> tuple[Any, bytes]:
-        """The reply to a request, and its bytes. While it is pending, ``again`` makes the next request."""
+    def _collect(
+        self, request: Request, again: Callable[..., Request], patience: float = math.inf
+    ) -> tuple[Any, bytes]:
+        """The reply to a request, and its bytes. While it is pending, ``again(missing=...)`` makes the next request."""
         wait, replied = self._waits.begin(request.endpoint), False
         try:
             while True:
@@ -164,7 +178,7 @@ class ServerCalls:
                 if reply.waited_seconds > patience:
                     names = ", ".join(reply.awaited)
                     raise self._error(request.endpoint, f"after {reply.waited_seconds:.0f} s still waiting for {names}")
-                request = again()
+                request = again(missing=reply.missing)
         except grpc.RpcError as error:
             raise self._refused(request.endpoint, error) from None
         finally:
@@ -178,11 +192,14 @@ class ServerCalls:
         Raises:
           ServerError: trainers are missing ``patience`` seconds after the first one was there; they are named.
         """
-        self._barriers += 1
-        endpoint = self.job.endpoints[0]
-        buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=self._barriers, text=text))
-        ask = partial(self._request, endpoint, "Barrier", buffers)
+        number, endpoint = self._members.barriers + 1, self.job.endpoints[0]
+        buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=number, text=text))
+
+        def ask(*, missing: bool = False) -> Request:
+            return self._request(endpoint, "Barrier", buffers)
+
         reply, _ = self._collect(ask(), ask, patience)
+        self._members.barriers = number
         return dict(reply.texts)
 
     def status(self) -> list[dict[str, Any]]:
@@ -193,7 +210,7 @@ class ServerCalls:
     def call(self, endpoint: str, method: str, header: Any) -> bytes:
         """Makes a call without tensors."""
         try:
-            return self._connections[endpoint].call(method, wire.encode(header), reply_timeout())
+            return self._request(endpoint, method, wire.encode(header)).result()
         except grpc.RpcError as error:
             raise self._refused(endpoint, error) from error
 

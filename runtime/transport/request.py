@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
 from refluid.runtime.transport.connection import Connection, Stream
 
+Result = TypeVar("Result")
 BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED  # the server has no room for the message now
 TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, BUSY)
 
@@ -35,6 +36,19 @@ class RetryPolicy:
     def pause(self, attempt: int) -> float:
         """How long to wait before attempt number ``attempt``, from 1."""
         return min(self.first_pause * 2 ** (attempt - 1), self.longest_pause) * (1 + random.random())
+
+
+def patiently(call: Callable[[], Result], policy: RetryPolicy) -> Result:
+    """The result of a call, which is repeated as long as the policy allows."""
+    began, attempt = time.monotonic(), 0
+    while True:
+        try:
+            return call()
+        except grpc.RpcError as error:
+            if not policy.allows(error, time.monotonic() - began):
+                raise
+        attempt += 1
+        time.sleep(policy.pause(attempt))
 
 
 class Request:

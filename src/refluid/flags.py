@@ -45,6 +45,11 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_rpc_max_inflight_mb": 0,  # runtime: large messages that a process takes at once; 0: a quarter of the memory
     "FLAGS_rpc_retry_times": 3,
     "FLAGS_rpc_save_folders": "",  # runtime: where servers may write for trainers; refluid's, as all that follow
+    "FLAGS_rpc_server_log": "",  # runtime: a folder for logs of updates, by which servers lose none
+    "FLAGS_rpc_server_log_mb": 1024,  # runtime: size of a log that a snapshot replaces
+    "FLAGS_rpc_server_log_sync": True,  # runtime: logs survive the machine, not only the process
+    "FLAGS_rpc_server_snapshots": "",  # runtime: a folder for snapshots that servers restart from
+    "FLAGS_rpc_server_snapshot_secs": 60.0,  # runtime: seconds between two snapshots of a server
     "FLAGS_rpc_tls_authority": "",  # runtime: TLS and tokens, see runtime/transport/security.py
     "FLAGS_rpc_tls_certificate": "",
     "FLAGS_rpc_tls_key": "",

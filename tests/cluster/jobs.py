@@ -109,6 +109,20 @@ class Jobs:
 
         return [self._role("server", number, path, env) for number in range(servers)], trainer
 
+    def lasting(self, case, count=2, **env):
+        """Functions that start servers and trainers of a job by number, also again under a name, with more env."""
+        path = self.folder / "case.json"
+        path.write_text(json.dumps([{"endpoints": free_endpoints(count), **case}]))
+
+        def starter(role):
+            def start(number, name=None, **more):
+                name = name or f"{role}{number}"
+                return self.start(name, SCRIPT, role, number, path, self.folder / f"{name}.npz", **env, **more)
+
+            return start
+
+        return starter("server"), starter("trainer")
+
     @staticmethod
     def finish(processes):
         """Waits until all have ended well; the first that did not is shown."""

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from refluid.files.storage import AnyPath
 from refluid.ops.core.growing import SHARDS
 from refluid.runtime.tables.batches import shared_out
-from refluid.runtime.tables.files.chain import SavedTable
+from refluid.runtime.tables.files.chain import SavedTable, open_table
 from refluid.runtime.tables.files.parts import Part, TableFileError
 from refluid.runtime.tables.kernels import layout
 from refluid.runtime.tables.records import RecordForm
@@ -42,6 +43,16 @@ def load_into(table: Table, saved: SavedTable, shards: tuple[int, int]) -> None:
     begin_marks(table, saved.manifest.id if saved.manifest.optimizer else None)
 
 
+def load_all(table: Table, path: AnyPath) -> None:
+    """Replaces all rows of a table by those of a snapshot that a server has made of it for itself."""
+    saved = open_table(path)
+    check_width(saved, table.form.width, table.form.dtype)
+    _check_optimizer(table, saved)
+    for ids, records in saved.records():
+        table.put(ids, records if table.form.has_id else np.ascontiguousarray(records[:, 2:]))
+    table.resume(saved.manifest.step, saved.past())
+
+
 def load_rows(
     table: Table, rows: Iterable[tuple[np.ndarray, np.ndarray, Mapping[str, np.ndarray]]], shards: tuple[int, int]
 ) -> None:
@@ -58,10 +69,10 @@ def load_rows(
 def begin_marks(table: Table, since: str | None) -> None:
     """From now on, rows that are touched or given up are those of a delta that is based on a snapshot."""
     table.clear_marks(layout.CHANGED)
-    table.since = since
+    table.since[layout.CHANGED] = since
     for segment in table.segments:
         with segment.lock:
-            segment.gone = [] if since is not None else None
+            segment.gone[layout.CHANGED] = [] if since is not None else None
 
 
 def in_shards(ids: np.ndarray, shards: tuple[int, int]) -> np.ndarray:

@@ -32,6 +32,7 @@ class PartOrder:
       number: of this part.
       base: the id of the snapshot since which rows were touched; "" for all rows.
       weights_only: leaves out what the optimizer keeps.
+      chain: the mark of the snapshots that this one follows and is followed by.
     """
 
     folder: AnyPath
@@ -39,6 +40,7 @@ class PartOrder:
     number: int
     base: str = ""
     weights_only: bool = False
+    chain: int = layout.CHANGED
 
 
 class PartSnapshot:
@@ -52,18 +54,18 @@ class PartSnapshot:
     """
 
     def __init__(self, table: Table, variable: str, shards: tuple[int, int], order: PartOrder):
-        self._table, self._variable, self._shards, self._order = table, variable, shards, order
-        if order.base and (table.since != order.base or any(segment.gone is None for segment in table.segments)):
+        self._table, self._variable, self._shards, self.order = table, variable, shards, order
+        if order.base and not has_changes_since(table, order.base, order.chain):
             raise ValueError(
                 f"the rows of {variable} that were touched since snapshot {order.base} are not known here: another "
                 "one was begun since, or more rows were given up than are left; save the whole table"
             )
-        marks = (layout.CHANGED if order.base else 0, 0 if order.weights_only else layout.CHANGED)
-        self._snapshot: Snapshot = table.snapshot(marks[0], clears=marks[1])
+        clears = 0 if order.weights_only else order.chain
+        self._snapshot: Snapshot = table.snapshot(order.chain if order.base else 0, clears=clears)
 
     def write(self) -> Part:
         """Writes the file; the table may be used meanwhile."""
-        order, table, snapshot = self._order, self._table, self._snapshot
+        order, table, snapshot = self.order, self._table, self._snapshot
         name, form = part_name(self._variable, order.snapshot, order.number), table.form
         with snapshot, atomic_write(order.folder / name) as stream:
             writer = PartWriter(stream, order.snapshot)
@@ -74,13 +76,15 @@ class PartSnapshot:
                 parts = ((ids, current.without_slots(ids, records)) for ids, records in parts)
             else:
                 writer.write_numbers(PAST, snapshot.past)
+            if not form.has_id:
+                form, parts = replace(form, has_id=True), ((i, table.form.with_ids(i, r)) for i, r in parts)
             if order.base:
                 assert snapshot.gone is not None
                 writer.write_numbers(GONE, snapshot.gone)
             writer.write_rows(form, parts)
             part = writer.finish(name, *self._shards, snapshot.step)
         if not order.weights_only:
-            table.since = order.snapshot
+            table.since[order.chain] = order.snapshot
         return part
 
     def close(self) -> None:
@@ -88,9 +92,14 @@ class PartSnapshot:
         self._snapshot.close()
 
 
+def has_changes_since(table: Table, snapshot: str, chain: int) -> bool:
+    """Whether the rows that were touched and given up since a snapshot are known."""
+    return table.since[chain] == snapshot and all(segment.gone[chain] is not None for segment in table.segments)
+
+
 def describe_table(table: Table, states: Mapping[str, str], *, weights_only: bool) -> dict[str, Any]:
     """What a manifest says of a table, as plain data, apart from its files."""
-    form = without_slots(table.form) if weights_only else table.form
+    form = replace(without_slots(table.form) if weights_only else table.form, has_id=True)
     return {
         "form": form.describe(),
         "optimizer": "" if weights_only else table.rule.optimizer,

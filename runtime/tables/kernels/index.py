@@ -212,9 +212,11 @@ def save(control, row):
     if control[SAVED_USED] == control[SAVED_CAPACITY]:
         return False
     size, words = control[WORDS], record_words(control)
-    saved = carray(pointer_to(control[SAVED], _ENTRIES), (control[SAVED_CAPACITY] * size,))
+    saved = carray(pointer_to(control[SAVED], _ENTRIES), (control[SAVED_CAPACITY] * (size + 1),))
+    place = control[SAVED_USED] * (size + 1)
     for word in range(size):
-        saved[control[SAVED_USED] * size + word] = words[row * size + word]
+        saved[place + word] = words[row * size + word]
+    saved[place + size] = uint32(row)
     control[SAVED_USED] += 1
     marks[row] |= uint8(IS_SAVED)
     return True

@@ -18,7 +18,7 @@ MARKS = 15  # a byte for each record
 FIRST = 16  # the id of the first row, of a table of fixed height
 PRECISION = 17  # of the weights: see below
 FROZEN, COPIED = 18, 19  # how many records a snapshot that is being made has, and how many of them it has copied
-SAVED, SAVED_USED, SAVED_CAPACITY = 20, 21, 22  # records as they were when the snapshot began
+SAVED, SAVED_USED, SAVED_CAPACITY = 20, 21, 22  # records as they were when the snapshot began, each with its number
 WANTED = 23  # the mark of the rows that the snapshot is of; 0 for all
 CHANCE, CHANCE_KEY = 24, 25  # how many of 2^32 ids may have rows, and what chooses them
 MIN_COUNT = 26  # updates that an id must have been in before it gets a row
@@ -36,8 +36,10 @@ VERSION, COUNT = -2, -1
 
 DEAD = 0xFFFFFFFF  # the version of a record that belongs to no row
 
-# Bits of a mark: changed since the last snapshot; since the last export; saved for the snapshot that is being made.
-CHANGED, CHANGED_FOR_EXPORT, IS_SAVED = 1, 2, 128
+# Bits of a mark: changed since the last snapshot that a user has saved; since the last one that a server restarts from;
+# saved for the snapshot that is being made.
+CHANGED, UNSAVED, IS_SAVED = 1, 2, 128
+CHAINS = (CHANGED, UNSAVED)  # the snapshots that deltas follow, each with its own
 
 # An entry of the index: 0 if it is empty; otherwise some bits of the hash, and the number of the record + 1.
 ROW_BITS = 27

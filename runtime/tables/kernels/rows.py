@@ -15,7 +15,6 @@ from refluid.runtime.tables.kernels.index import AT_ONCE, add, find, find_one, f
 from refluid.runtime.tables.kernels.layout import (
     CAPACITY,
     CHANGED,
-    CHANGED_FOR_EXPORT,
     COUNT,
     DEAD,
     FIRST,
@@ -27,6 +26,7 @@ from refluid.runtime.tables.kernels.layout import (
     PRECISION,
     RECORDS,
     SLOTS,
+    UNSAVED,
     VERSION,
     WIDTH,
     WORDS,
@@ -222,7 +222,7 @@ def _push(control, ids, places, grads, rule, rates, blocks, large, now, beginnin
                 pack_at_random(control, row, w, _seed(ids[begin + i], now))
             words[header + VERSION] = uint32(now)
             words[header + COUNT] = float32_as_bits(bits_as_float32(words[header + COUNT]) + float32(1.0))
-            marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
+            marks[row] |= uint8(CHANGED | UNSAVED)
         if room < end - begin:
             return begin + room
     return count
@@ -259,7 +259,7 @@ def _set_weights(control, begin, values):
                 elements[row * stride + weights + column] = values[i, column]
         else:
             pack(control, row, values[i])
-        marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
+        marks[row] |= uint8(CHANGED | UNSAVED)
 
 
 _SET = f"void(int64[::1], int64, {VALUES})"
@@ -284,7 +284,7 @@ def replace(control, ids, records, start):
             return i
         for word in range(control[WORDS]):
             words[row * control[WORDS] + word] = records[i, word]
-        marks[row] |= uint8(CHANGED | CHANGED_FOR_EXPORT)
+        marks[row] |= uint8(CHANGED | UNSAVED)
     return len(ids)
 
 

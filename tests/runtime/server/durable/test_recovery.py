@@ -1,0 +1,181 @@
+"""Servers that are killed and restarted, in one process: the numbers are those of a job that nobody disturbed."""
+
+import numpy as np
+import pytest
+
+import paddle.fluid as fluid
+from refluid import flags
+from refluid.runtime.server.durable.snapshots import SnapshotError
+from simulated_cluster import Job, Server, close_jobs
+
+ROWS = 30
+
+
+@pytest.fixture
+def survives(tmp_path):
+    """Has servers keep snapshots and, unless told otherwise, logs in a folder."""
+
+    def use(log=True):
+        flags.write_flag("FLAGS_rpc_server_snapshots", str(tmp_path / "snapshots"))
+        flags.write_flag("FLAGS_rpc_server_log", str(tmp_path / "log") if log else "")
+        return tmp_path
+
+    yield use
+    close_jobs()
+    for name in ("FLAGS_rpc_server_snapshots", "FLAGS_rpc_server_log"):
+        flags.write_flag(name, "")
+
+
+def network(optimizer, **table):
+    def build():
+        x = fluid.layers.data("x", [4])
+        ids = fluid.layers.data("ids", [1], dtype="int64")
+        rows = fluid.layers.embedding(ids, [ROWS, 3], is_sparse=True, param_attr="table", **table)
+        hidden = fluid.layers.fc(fluid.layers.concat([x, rows], axis=1), 8, act="tanh", param_attr="hidden")
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(hidden, 1, param_attr="out") - 1.0))
+        optimizer().minimize(loss)
+        fluid.default_main_program().random_seed = fluid.default_startup_program().random_seed = 5
+
+    return build
+
+
+def adam():
+    rate = fluid.layers.exponential_decay(0.05, 3, 0.7)
+    return fluid.optimizer.Adam(rate, regularization=fluid.regularizer.L2Decay(0.01))
+
+
+def clipped():
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(0.1))
+    return fluid.optimizer.Momentum(0.1, 0.9)
+
+
+def feeds(step, trainers=2):
+    random = np.random.RandomState(step)
+    return [
+        {"x": random.randn(5, 4).astype("float32"), "ids": random.randint(0, ROWS, [5, 1])} for _ in range(trainers)
+    ]
+
+
+def config(mode):
+    def make():
+        found = fluid.DistributeTranspilerConfig()
+        found.min_block_size = 4
+        found.half_async = mode == "half_async"
+        found.geo_sgd_mode = mode == "geo"
+        found.geo_sgd_need_push_nums = 2
+        return found
+
+    return make
+
+
+def restart(job, place=0):
+    """Replaces a server by a new process, as it were: all that is left of the old one are its files."""
+    endpoint = job.endpoints[place]
+    old = job.servers[endpoint]
+    crash(old.server)
+    job.servers[endpoint] = Server(old.program, old.startup, job.servers)
+    for trainer in job.trainers:
+        trainer.session._members.join(endpoint)
+    return job.servers[endpoint].server
+
+
+def crash(server):
+    server._recovery.close(finished=False)
+
+
+def values(job):
+    return {name: job.whole(name) for name in ("hidden", "out")}
+
+
+def rows(job):
+    ids = np.arange(ROWS)
+    return np.concatenate([np.asarray(job.trainers[0].scope.find_var("table").value.read_rows(ids))])
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "table"),
+    [(adam, {}), (adam, {"is_distributed": True}), (clipped, {}), (clipped, {"is_distributed": True})],
+)
+def test_with_a_log_a_restart_leaves_no_trace(survives, optimizer, table):
+    undisturbed = Job(network(optimizer, **table), config=config("sync"))
+    survives()
+    job = Job(network(optimizer, **table), config=config("sync"))
+    for step in range(9):
+        undisturbed.step(feeds(step))
+        job.step(feeds(step))
+        if step == 2:
+            job.servers[job.endpoints[0]].server._recovery.snapshot()
+        if step in (3, 6):
+            restart(job, place=step // 6)
+    expected, found = values(undisturbed), values(job)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+    np.testing.assert_array_equal(rows(job), rows(undisturbed))
+
+
+@pytest.mark.parametrize("mode", ["async", "half_async", "geo"])
+@pytest.mark.parametrize("table", [{}, {"is_distributed": True}])
+def test_other_modes_go_on_with_the_state_they_had(survives, mode, table):
+    survives()
+    job = Job(network(clipless, **table), config=config(mode), sync_mode=False)
+    for step in range(4):
+        job.step(feeds(step))
+    before, version = values(job), job.servers[job.endpoints[0]].server._exchange.rounds.version
+    server = restart(job)
+    after = values(job)
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)
+    assert server._exchange.rounds.version == version
+    job.step(feeds(4))
+    job.step(feeds(5))
+    assert server._exchange.rounds.version > version
+
+
+def clipless():
+    return fluid.optimizer.SGD(0.1)
+
+
+def test_snapshots_are_deltas_and_old_ones_go(survives):
+    folder = survives(log=False) / "snapshots"
+    job = Job(network(adam, is_distributed=True), servers=1, config=config("sync"))
+    server = job.servers[job.endpoints[0]].server
+    for step in range(20):
+        job.step(feeds(step))
+        server._recovery.snapshot()
+        found = sorted(folder.rglob("manifest.json"))
+        assert 1 <= len(found) <= 8, "a whole snapshot and the deltas that follow it"
+    rows_then, values_then = rows(job), values(job)
+    restart(job)
+    np.testing.assert_array_equal(rows(job), rows_then)
+    for name, value in values_then.items():
+        np.testing.assert_array_equal(values(job)[name], value)
+
+
+def test_files_of_another_job_are_refused_by_name(survives):
+    survives()
+    Job(network(adam), servers=1, config=config("sync"))
+    with pytest.raises(SnapshotError, match="was saved with trainers 2; this server has 3.*FLAGS_rpc_server_snapshots"):
+        Job(network(adam), servers=1, trainers=3, config=config("sync"))
+    with pytest.raises(SnapshotError, match="not in what was saved|no table|was saved as"):
+        Job(network(clipped), servers=1, config=config("sync"))
+
+
+def test_a_damaged_snapshot_is_refused_and_named(survives):
+    folder = survives() / "snapshots"
+    job = Job(network(adam), servers=1, config=config("sync"))
+    crash(job.servers[job.endpoints[0]].server)
+    (state,) = folder.rglob("state")
+    data = bytearray(state.read_bytes())
+    data[len(data) // 2] ^= 1
+    state.write_bytes(data)
+    with pytest.raises(SnapshotError, match="state is damaged"):
+        Job(network(adam), servers=1, config=config("sync"))
+
+
+def test_a_log_without_snapshots_is_refused():
+    flags.write_flag("FLAGS_rpc_server_log", "somewhere")
+    try:
+        with pytest.raises(ValueError, match="a log is read after a snapshot"):
+            Job(network(adam), servers=1, config=config("sync"))
+    finally:
+        flags.write_flag("FLAGS_rpc_server_log", "")
