@@ -8,6 +8,7 @@ from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.places import Place
 from refluid.scope import Scope
+from refluid.tensors import RemoteArray
 
 
 def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Place) -> Exchange:
@@ -20,6 +21,17 @@ def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Place) -> Exchan
         from refluid.runtime.server.peers import ServerSums
 
         return ServerSums(ops)
+    if _looks_up_any(ops, scope):
+        from refluid.runtime.tables.any_rows import AnyRowLookups
+
+        return AnyRowLookups(ops, scope)
     from refluid.runtime.trainer.exchanges import plan_trainer_exchange
 
     return plan_trainer_exchange(ops, scope, place)
+
+
+def _looks_up_any(ops: Sequence[Operator], scope: Scope) -> bool:
+    """Whether operators look rows up in tables of any ids in this process, not on servers."""
+    tables = {name for op in ops if (slot := op.definition.rows_of) is not None for name in op.input(slot)}
+    held = {name: scope.find_var(name) for name in tables}
+    return any(isinstance(v.value, RemoteArray) and v.value.any_ids for v in held.values() if v is not None)

@@ -21,7 +21,6 @@ from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import f
 from paddle.fluid.transpiler.distribute_transpiler import DistributeTranspilerConfig
 
 MODES = ("sync", "async", "half_async", "geo")
-SEED = 11
 
 
 def parser(description):
@@ -32,6 +31,7 @@ def parser(description):
     found.add_argument("--distributed", action="store_true", help="rows of tables live on servers only")
     found.add_argument("--batch", type=int, default=128, help="of all trainers together")
     found.add_argument("--rate", type=float, help="the learning rate")
+    found.add_argument("--seed", type=int, default=11, help="of the first values of all parameters")
     found.add_argument("--rounds", type=int, default=1, help="how often to go through the files")
     found.add_argument("--no-measure", action="store_true", help="train only: real Fluid cannot test during such jobs")
     found.add_argument("--curve", help="a file for the measurements")
@@ -94,7 +94,7 @@ def run(args, part, model):
     ``model`` has a loss, an optimizer, feeds, ``batches(paths, size, part, parts)``, the command that makes lines of a
     Dataset, ``to_feed(batch)`` and ``measure(exe, program)``.
     """
-    fluid.default_main_program().random_seed = fluid.default_startup_program().random_seed = SEED
+    fluid.default_main_program().random_seed = fluid.default_startup_program().random_seed = args.seed
     model.build(args)
     tested = fluid.default_main_program().clone(for_test=True)
     main, startup = part.minimize(model.optimizer(args), model.loss)

@@ -1,9 +1,10 @@
 """Trains CTR-DNN and word2vec locally and in the four modes with servers, and writes a page that compares them.
 
-    python report.py --folder report [--samples 40960] [--inputs loader dataset] [--models ctr_dnn word2vec]
+    python report.py --folder report [--samples 40960] [--inputs loader dataset] [--seeds 1 2 3] [--models ctr_dnn]
 
 The page, report.md, has a table of throughput, loss, AUC or recovered similarities, and staleness, and the curves over
-time of all modes (curves.png, with matplotlib).
+time of all modes (curves.png, with matplotlib). With several seeds, figures are means over them; the difference from
+local training is the mean, and in brackets the largest, of the differences between runs with the same seed.
 """
 
 import argparse
@@ -25,11 +26,11 @@ def generate(model, folder, samples):
     return subprocess.check_output(command, universal_newlines=True)
 
 
-def train(model, mode, kind, folder, args):
+def train(model, mode, kind, seed, folder, args):
     """Trains a model in a mode; returns its measurements."""
-    curve = os.path.join(args.folder, "%s-%s-%s.json" % (model, mode, kind))
+    curve = os.path.join(args.folder, "%s-%s-%s-%d.json" % (model, mode, kind, seed))
     script = [os.path.join(HERE, model + ".py"), "--data", folder, "--mode", mode, "--input", kind, "--curve", curve]
-    script += ["--rounds", str(args.rounds)]
+    script += ["--rounds", str(args.rounds), "--seed", str(seed)]
     command = [sys.executable]
     if mode != "local":
         script.append("--distributed")
@@ -55,22 +56,45 @@ def stale(counts):
 
 def table(found):
     lines = [
-        "| model | mode | input | samples/s | loss | AUC or recovered | staleness |",
-        "|---|---|---|---|---|---|---|",
+        "| model | mode | input | samples/s | loss | AUC or recovered | from local | staleness |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for (model, mode, kind), measured in found.items():
-        last = measured["curve"][-1]
+    for (model, mode, kind), runs in found.items():
+        last = {seed: measured["curve"][-1] for seed, measured in runs.items()}
         row = (
             model,
             mode,
             kind,
-            rate(measured["curve"]),
-            last["loss"],
-            last[MEASURES[model]],
-            stale(measured["staleness"]),
+            mean([rate(measured["curve"]) for measured in runs.values()]),
+            mean([each["loss"] for each in last.values()]),
+            mean([each[MEASURES[model]] for each in last.values()]),
+            from_local(found, model, mode, kind),
+            stale(added([measured["staleness"] for measured in runs.values()])),
         )
-        lines.append("| %s | %s | %s | %.0f | %.4f | %.4f | %s |" % row)
+        lines.append("| %s | %s | %s | %.0f | %.4f | %.4f | %s | %s |" % row)
     return "\n".join(lines)
+
+
+def from_local(found, model, mode, kind):
+    """The mean, and the largest, difference of AUC or recovered similarities from local training with the same seed."""
+    local = found.get((model, "local", kind))
+    if mode == "local" or local is None:
+        return "-"
+    measure = MEASURES[model]
+    apart = [found[model, mode, kind][s]["curve"][-1][measure] - local[s]["curve"][-1][measure] for s in local]
+    return "%+.4f (%+.4f)" % (mean(apart), max(apart, key=abs))
+
+
+def mean(values):
+    return sum(values) / float(len(values))
+
+
+def added(counts):
+    total = {}
+    for each in counts:
+        for steps, count in each.items():
+            total[steps] = total.get(steps, 0) + count
+    return total
 
 
 def draw(found, path):
@@ -84,11 +108,12 @@ def draw(found, path):
     axes = figure.subplots(len(models), 2, squeeze=False)
     for row, model in zip(axes, models):
         for axis, measure in zip(row, ("loss", MEASURES[model])):
-            for (which, mode, kind), measured in found.items():
-                if which == model:
+            for color, (which, mode, kind) in enumerate(key for key in found if key[0] == model):
+                for number, measured in enumerate(found[which, mode, kind].values()):
                     points = measured["curve"]
-                    label = "%s, %s" % (mode, kind)
-                    axis.plot([p["seconds"] for p in points], [p[measure] for p in points], marker=".", label=label)
+                    label = "%s, %s" % (mode, kind) if number == 0 else None
+                    seconds, values = [p["seconds"] for p in points], [p[measure] for p in points]
+                    axis.plot(seconds, values, color="C%d" % color, marker=".", label=label)
             axis.set(title="%s: %s on held-back data" % (model, measure), xlabel="seconds of training")
             axis.grid(alpha=0.3)
         row[0].legend()
@@ -104,6 +129,7 @@ def main():
     parser.add_argument("--models", nargs="+", default=sorted(MEASURES), choices=sorted(MEASURES))
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
     parser.add_argument("--inputs", nargs="+", default=["loader"], choices=["loader", "dataset"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[11], help="of the first values of all parameters")
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--trainers", type=int, default=2)
     args = parser.parse_args()
@@ -113,9 +139,10 @@ def main():
         notes += [line for line in generate(model, folder, args.samples).splitlines() if "attainable" in line]
         for mode in args.modes:
             for kind in args.inputs:
-                found[model, mode, kind] = train(model, mode, kind, folder, args)
-                last = found[model, mode, kind]["curve"][-1]
-                print("%s %s %s: %s %.4f" % (model, mode, kind, MEASURES[model], last[MEASURES[model]]), flush=True)
+                found[model, mode, kind] = {s: train(model, mode, kind, s, folder, args) for s in args.seeds}
+                ends = [runs["curve"][-1][MEASURES[model]] for runs in found[model, mode, kind].values()]
+                shown = " ".join("%.4f" % end for end in ends)
+                print("%s %s %s: %s %s" % (model, mode, kind, MEASURES[model], shown), flush=True)
     text = "# Modes compared\n\n%s\n\n%s\n" % (table(found), "\n".join(notes))
     if draw(found, os.path.join(args.folder, "curves.png")):
         text += "\n![Curves of all modes](curves.png)\n"

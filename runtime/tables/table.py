@@ -165,6 +165,12 @@ class Table:
         for segment in self.segments:
             segment.admit(round(probability * layout.ALL_CHANCE), first << 31 ^ second, min_count)
 
+    @property
+    def admits_all(self) -> bool:
+        """Whether every id gets a row with its first update; otherwise ids without rows are read as zeros."""
+        control = self.segments[0].control
+        return bool(control[layout.CHANCE] == layout.ALL_CHANCE and control[layout.MIN_COUNT] <= 1)
+
     # Room
 
     @property

@@ -17,7 +17,7 @@ from refluid.runtime.trainer.session import Session
 from refluid.tensors import RemoteArray
 
 LIMIT = "FLAGS_max_remote_read_gb"
-_GB = 1 << 30
+GB = 1 << 30
 
 
 class RemoteTable(RemoteArray):
@@ -72,6 +72,6 @@ class RemoteTable(RemoteArray):
     def _check_size(self, rows: int) -> None:
         size = rows * math.prod(self.shape[1:]) * self.dtype.itemsize
         limit = flags.read_flag(LIMIT)
-        if size > limit * _GB:
+        if size > limit * GB:
             held = [f"{part.endpoint} (rows {part.start} to {part.end})" for part in self.sliced.slices]
             raise TableTooLargeError(self.name, self.dtype.name, self.shape, rows, size, limit, held)

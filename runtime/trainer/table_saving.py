@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from refluid import flags
 from refluid.files.storage import AnyPath, RemotePath, at
 from refluid.files.variables import is_persistable, save_variables
-from refluid.files.writing import path_inside
-from refluid.ir import Program
+from refluid.files.writing import path_inside, write_together, writer_of
+from refluid.ir import Program, Variable
+from refluid.ir.vartype import as_numpy
+from refluid.runtime.tables.any_rows import RowsInFiles, look_up_any
 from refluid.runtime.tables.files.chain import open_table, relative
 from refluid.runtime.tables.files.manifest import Base, new_id
 from refluid.runtime.tables.files.parts import Part, TableFileError
 from refluid.runtime.tables.files.saving import check_parts, manifest_of, parts_before, remove_parts
+from refluid.runtime.tables.files.weights import beginning_of
 from refluid.runtime.trainer import session as sessions
 from refluid.runtime.trainer.gather import gather_to_save
+from refluid.runtime.trainer.remote_table import GB, LIMIT
 from refluid.runtime.trainer.session import Session
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import pb
 from refluid.scope import Scope, global_scope
+from refluid.tensors import LoDTensor
 
 
 @contextmanager
@@ -87,23 +96,46 @@ def save_delta(program: Program, folder: str, base: str, scope: Scope | None = N
         save_variables(found.scope, found.variables, folder, beside=manifests)
 
 
-def check_all_rows_fit(heights: Mapping[str, int]) -> None:
-    """Raises if tables that grow, by their heights in a program, have rows that a tensor of that height does not have.
+@contextmanager
+def tables_for_inference(program: Program, names: Sequence[str], scope: Scope, folder: str) -> Iterator[Scope]:
+    """Yields a scope with the tables of a program for inference, as they are written to its folder.
 
-    An inference model holds its tables as tensors: row 0 to row height - 1.
+    A table is a tensor of its height if that holds all of its rows and may be read at once. Otherwise the program is
+    changed to one that looks rows of any ids up, and the table is selected rows, which servers write for it.
     """
     session = sessions.current()
     assert session is not None, "somebody has gathered what servers hold"
-    held = describe_tables(session)
-    for name, height in heights.items():
-        found = held.get(name, {"rows": 0})
-        if found["rows"] and (found["lowest"] < 0 or found["highest"] >= height):
-            raise ValueError(
-                f"table {name} has rows with ids from {found['lowest']} to {found['highest']}; a saved model has the "
-                f"rows 0 to {height - 1} of size=[{height}, ...], and would lose others\n"
-                "  hint        map ids to that range before they are looked up; or save the model with "
-                "program_only=True, the table with save_persistables, and serve its rows from refluid table export"
-            )
+    held, block = describe_tables(session), program.global_block()
+    chosen = [name for name in names if name in held and not _fits_tensor(held[name], block.var(name))]
+    if not chosen:
+        yield scope
+        return
+    gathered = Scope(scope)
+    inside = at(folder) / f".rows-{new_id()}"
+    with saving_tables(chosen, inside, weights_only=True) as manifests:
+        for name in chosen:
+            path = path_inside(inside, name)
+            write_together(path.parent, {path.name: writer_of(manifests[name])})
+            saved = open_table(path)
+            look_up_any(program, name, beginning_of(saved.manifest))
+            gathered.own_var(name).value = LoDTensor(RowsInFiles(saved, block.var(name).shape))
+    try:
+        yield gathered
+    finally:
+        _remove_folder(inside, chosen)
+
+
+def _fits_tensor(held: Mapping[str, Any], variable: Variable) -> bool:
+    size = math.prod(variable.shape) * as_numpy(variable.dtype).itemsize
+    fits = not held["rows"] or (held["lowest"] >= 0 and held["highest"] < variable.shape[0])
+    return fits and size <= flags.read_flag(LIMIT) * GB
+
+
+def _remove_folder(folder: AnyPath, names: Sequence[str]) -> None:
+    for path in (path_inside(folder, name) for name in names):
+        remove_parts([*parts_before(path), path])
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def describe_tables(session: Session) -> dict[str, dict[str, Any]]:

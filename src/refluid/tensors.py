@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,12 @@ class RemoteArray(ABC):
     """The value of a tensor that other processes hold: shape and dtype are known here, and values are read on use.
 
     Every use reads anew. Indexing along the first axis reads only these rows.
+
+    Attributes:
+      any_ids: whether rows have any int64 numbers, so that the shape is a hint and there is no array of all.
     """
+
+    any_ids = False
 
     def __init__(self, name: str, shape: Sequence[int], dtype: np.dtype):
         self.name, self.shape, self.dtype = name, tuple(shape), dtype
@@ -71,6 +76,10 @@ class RemoteArray(ABC):
         Args:
           written: what would be lost otherwise, in words.
         """
+
+    def write_rows(self, stream: BinaryIO) -> None:
+        """Writes all rows in Fluid's form of selected rows, if they have any numbers."""
+        raise NotImplementedError(self.name)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.read().astype(self.dtype if dtype is None else dtype, copy=False)

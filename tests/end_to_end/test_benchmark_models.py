@@ -62,7 +62,7 @@ def test_a_report_shows_that_a_sync_job_learns_what_local_training_does(tmp_path
     command = [sys.executable, FOLDER / "report.py", "--folder", tmp_path, "--inputs", "dataset", *options]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    local, sync = (json.loads((tmp_path / f"ctr_dnn-{mode}-dataset.json").read_text()) for mode in ("local", "sync"))
+    local, sync = (json.loads((tmp_path / f"ctr_dnn-{mode}-dataset-11.json").read_text()) for mode in ("local", "sync"))
     for one, other in zip(local["curve"], sync["curve"], strict=True):
         assert other["loss"] == pytest.approx(one["loss"], abs=1e-5) and other["samples"] == one["samples"]
     assert set(sync["staleness"]) == {"0"}

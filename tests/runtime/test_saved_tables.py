@@ -7,8 +7,9 @@ import pytest
 
 import paddle.fluid as fluid
 import refluid
-from refluid.errors import ServerError
+from refluid.errors import OutOfRangeError, ServerError
 from refluid.files.tensors import write_lod_tensor, write_selected_rows
+from refluid.inference.models import save_model as save_again
 from refluid.ir import OP_ROLE, OpRole
 from refluid.runtime.tables.files.chain import open_table
 from simulated_cluster import EXE, Job, bound, close_jobs
@@ -276,6 +277,7 @@ def test_parts_that_a_trainer_does_not_see_are_reported(tmp_path, monkeypatch):
 
 def build_with_prediction():
     """Returns nothing, as all builders; its prediction has a name of its own."""
+    fluid.default_startup_program().random_seed = 7  # all servers begin rows alike
     ids, y = fluid.layers.data("ids", [1], dtype="int64"), fluid.layers.data("y", [1])
     found = fluid.layers.embedding(ids, [10, WIDTH], True, True, param_attr=fluid.ParamAttr("emb"))
     guess = fluid.layers.reduce_sum(found, 1, keep_dim=True)
@@ -284,10 +286,10 @@ def build_with_prediction():
     adagrad().minimize(fluid.layers.mean(fluid.layers.square_error_cost(guess, y)))
 
 
-def save_model(job, folder):
+def save_model(job, folder, **options):
     def save(trainer):
         guess = trainer.program.global_block().var("guess")
-        return fluid.io.save_inference_model(str(folder), ["ids"], [guess], EXE, trainer.program)
+        return fluid.io.save_inference_model(str(folder), ["ids"], [guess], EXE, trainer.program, **options)
 
     on_trainer(job, save)
 
@@ -298,6 +300,70 @@ def test_a_model_with_rows_in_the_range_of_its_table_is_saved_for_inference(tmp_
     save_model(job, tmp_path)
     (found,) = refluid.load(tmp_path)(ids=np.arange(10).reshape(10, 1))
     np.testing.assert_allclose(found.ravel(), rows_of(job, "emb", np.arange(10)).sum(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"params_filename": "all"}], ids=["separate", "combined"])
+def test_a_model_with_rows_of_any_ids_predicts_what_the_job_does(tmp_path, options):
+    job = Job(build_with_prediction, 2, trainers=1)
+    run(job, 3)
+    save_model(job, tmp_path / "model", **options)
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"__model__", *(options.values() or ["emb"])}
+    asked = np.append(IDS, [12345, -77])  # rows that nobody has updated are as they begin
+    expected = rows_of(job, "emb", asked).sum(1)
+    model = refluid.load(tmp_path / "model")
+    (found,) = model(ids=asked.reshape(-1, 1))
+    np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6)
+    save_again(model.model, tmp_path / "again", "combined")
+    (found,) = refluid.load(tmp_path / "again")(ids=asked.reshape(-1, 1))
+    np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6)
+    with fluid.scope_guard(fluid.Scope()):
+        for _ in range(2):  # the second replaces the rows of the first
+            program, feed, fetch = fluid.io.load_inference_model(str(tmp_path / "model"), EXE, **options)
+        (found,) = EXE.run(program, {feed[0]: asked.reshape(-1, 1)}, fetch)
+        np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6)
+        with pytest.raises(OutOfRangeError, match=f"contain {2**63 - 1}, which stands for no row"):
+            EXE.run(program, {feed[0]: np.array([[2**63 - 1]])}, fetch)
+
+
+def test_ids_that_were_not_admitted_are_zeros_in_a_saved_model_too(tmp_path):
+    def build():
+        build_with_prediction()
+        refluid.table_options("emb", min_count=2)
+
+    job = Job(build, 2, trainers=1)
+    for ids in ([5, 10**12], [10**12]):
+        job.step([{"ids": np.array(ids).reshape(-1, 1), "y": np.ones((len(ids), 1), "float32")}])
+    save_model(job, tmp_path)
+    (found,) = refluid.load(tmp_path)(ids=np.array([[5], [10**12], [6]]))
+    assert found[1, 0] != 0 and found[0, 0] == found[2, 0] == 0
+    np.testing.assert_allclose(found.ravel(), rows_of(job, "emb", np.array([5, 10**12, 6])).sum(1), rtol=1e-6)
+
+
+def test_a_model_of_real_fluid_with_selected_rows_lacks_what_it_lacks(tmp_path):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        ids = fluid.layers.data("ids", [1], dtype="int64")
+        found = fluid.layers.embedding(ids, [10, 2], is_sparse=True, padding_idx=0, param_attr="emb")
+        main.global_block().var("emb").type = fluid.core.VarDesc.VarType.SELECTED_ROWS
+        fluid.io.save_inference_model(str(tmp_path), ["ids"], [found], EXE, main, program_only=True)
+    with open(tmp_path / "emb", "wb") as stream:
+        write_selected_rows(stream, [7, 10**12], 10**12 + 1, np.array([[1, 2], [3, 4]], "float32"))
+    model = refluid.load(tmp_path)
+    (rows,) = model(ids=np.array([[10**12], [0], [7]]))
+    np.testing.assert_array_equal(rows, [[3, 4], [0, 0], [1, 2]])
+    with pytest.raises(OutOfRangeError, match="id 8 is not in the table emb"):
+        model(ids=np.array([[8]]))
+    with pytest.raises(ValueError, match="has rows with any ids .* cannot be read, computed with or exported"):
+        refluid.export(model.model, tmp_path / "exported")
+    for damaged, problem in (([7, 7], "has a row twice"), ([7, 2**63 - 1], "has a row twice, or one with id")):
+        with open(tmp_path / "emb", "wb") as stream:
+            write_selected_rows(stream, damaged, 9, np.ones((2, 2), "float32"))
+        with pytest.raises(ValueError, match=problem):
+            refluid.load(tmp_path)
+    with open(tmp_path / "emb", "wb") as stream:
+        write_selected_rows(stream, [7], 9, np.ones((1, 3), "float32"))
+    with pytest.raises(ValueError, match=r"rows of \[2\] float32; its file holds rows of \[3\]"):
+        refluid.load(tmp_path)
 
 
 def test_rows_are_of_one_moment_while_trainers_push(tmp_path):
@@ -348,32 +414,38 @@ def test_rows_are_of_one_moment_while_trainers_push(tmp_path):
     assert seen == sorted(set(seen))
 
 
-def load_locally(folder):
+def load_locally(folder, read):
     """What a program in one process, which knows of no servers, loads of the first of its tables."""
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
     with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
         model()()
+        EXE.run(startup)
         fluid.io.load_params(EXE, str(folder), main)
-        return np.array(scope.find_var("emb").get_tensor())
+        return read(main, scope)
 
 
 def test_a_program_in_one_process_loads_tables_of_servers(tmp_path):
+    def read_all(main, scope):
+        return np.array(scope.find_var("emb").get_tensor())
+
+    def look_up(main, scope):
+        output = main.global_block().ops[0].output("Out")
+        feed = {"ids": np.array([[12], [3]]), "y": np.zeros((2, 1), "float32")}
+        with pytest.raises(
+            RuntimeError, match=r"emb has rows with any ids .* is for inference only; what adagrad writes"
+        ):
+            EXE.run(main, feed)
+        return EXE.run(main.clone(for_test=True), feed, output)[0]
+
     job = Job(model(), 2, trainers=1)
     run(job, 2, names=np.arange(8))
     save(job, tmp_path)
-    np.testing.assert_array_equal(load_locally(tmp_path), rows_of(job, "emb", np.arange(10)))
+    np.testing.assert_array_equal(load_locally(tmp_path, read_all), rows_of(job, "emb", np.arange(10)))
     run(job, 1, names=np.array([10, 12]))
     save(job, tmp_path)
-    with pytest.raises(ValueError, match=r"emb has a row with id 1[02]; in this program the table has the rows 0 to 9"):
-        load_locally(tmp_path)
-
-
-def test_a_model_that_would_lose_rows_is_refused(tmp_path):
-    job = Job(build_with_prediction, 2, trainers=1)
-    run(job, 1, names=np.array([3, 10]))
-    with pytest.raises(ValueError, match=r"(?s)table emb has rows with ids from 3 to 10; .* rows 0 to 9 .*hint"):
-        save_model(job, tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+    np.testing.assert_array_equal(load_locally(tmp_path, look_up), rows_of(job, "emb", np.array([12, 3])))
+    with pytest.raises(ValueError, match=r"emb has rows with any ids .* cannot be read, computed with or exported"):
+        load_locally(tmp_path, read_all)
 
 
 def test_what_tables_hold_is_told_over_all_servers():

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from refluid.files.storage import AnyPath
+from refluid.files.tensors import write_rows_in_parts
 from refluid.files.writing import atomic_write
 from refluid.runtime.tables.files.chain import SavedTable
 from refluid.runtime.tables.files.weights import up_to_date
@@ -148,30 +149,20 @@ def _write_safetensors(stream: BinaryIO, saved: SavedTable, columns: Sequence[Co
 
 def _write_lookup_table(stream: BinaryIO, saved: SavedTable, columns: Sequence[Column]) -> int:
     """Selected rows, as the servers of real Fluid write them to the folder ``__lookup_table__``."""
-    rows, highest = count_rows(saved), 0
-    for part in (part for each in saved.snapshots for part in each.manifest.parts):
-        highest = max(highest, part.highest or 0)
-    ids, weights = columns
-    stream.write(struct.pack("<IQ", 0, rows))
-    _write_column(stream, saved, ids)
-    kind = {"float32": 5, "float64": 6}[weights.dtype.name]
-    desc = b"\x08" + bytes([kind]) + b"".join(b"\x10" + _varint(dim) for dim in (rows, weights.width))
-    stream.write(struct.pack("<qIi", min(highest + 1, 2**63 - 1), 0, len(desc)) + desc)
-    _write_column(stream, saved, weights)
+    rows, like = count_rows(saved), np.empty((0, saved.form.width), saved.form.dtype)
+    write_rows_in_parts(stream, rows, height_of(saved), like, lambda: rows_of(saved))
     return rows
+
+
+def height_of(saved: SavedTable) -> int:
+    """One more than the highest id that a table has, or had."""
+    parts = (part for each in saved.snapshots for part in each.manifest.parts)
+    return min(max((part.highest or 0 for part in parts), default=0) + 1, 2**63 - 1)
 
 
 def _write_column(stream: Any, saved: SavedTable, column: Column) -> None:
     for records in _records(saved):
         stream.write(np.ascontiguousarray(column.of(records)).reshape(-1).view(np.uint8).data)
-
-
-def _varint(number: int) -> bytes:
-    found = b""
-    while number > 127:
-        found += bytes([number & 127 | 128])
-        number >>= 7
-    return found + bytes([number])
 
 
 def _pyarrow(name: str) -> Any:

@@ -61,6 +61,7 @@ class Manifest:
       states: the variables of the optimizer's states, by slot.
       parts: the files.
       base: of a delta.
+      admits_all: whether an id without a row is as its row would begin; zeros where only some ids get rows.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Manifest:
     states: Mapping[str, str]
     parts: tuple[Part, ...]
     base: Base | None = field(default=None)
+    admits_all: bool = True
 
     @property
     def rows(self) -> int:
@@ -107,6 +109,7 @@ class Manifest:
             "states": dict(self.states),
             "shards": SHARDS,
             "base": None if self.base is None else {"path": self.base.path, "id": self.base.id},
+            "admits_all": self.admits_all,
             "rows": self.rows,
             "step": self.step,
             "parts": [part.describe() for part in self.parts],
@@ -172,6 +175,7 @@ def _from_plain(described: Mapping[str, Any]) -> Manifest:
         {_text(slot): _text(name) for slot, name in described["states"].items()},
         parts,
         None if base is None else Base(_text(base["path"]), _id(base["id"])),
+        bool(described.get("admits_all", True)),  # older ones do not say
     )
 
 

@@ -105,6 +105,7 @@ def describe_table(table: Table, states: Mapping[str, str], *, weights_only: boo
         "optimizer": "" if weights_only else table.rule.optimizer,
         "rule": {} if weights_only else _numbers_of(table.rule),
         "beginning": table.beginning.numbers().tolist(),
+        "admits_all": table.admits_all,
         "states": {} if weights_only else dict(states),
     }
 
@@ -123,7 +124,8 @@ def manifest_of(
     """The manifest of parts that servers have written, which describe the table as `describe_table` does."""
     form, beginning = RecordForm.read(described["form"]), tuple(described["beginning"])
     optimizer, rule, states = (described[name] for name in ("optimizer", "rule", "states"))
-    return Manifest(snapshot, variable, form, optimizer, rule, beginning, states, tuple(parts), base)
+    admits_all = bool(described["admits_all"])
+    return Manifest(snapshot, variable, form, optimizer, rule, beginning, states, tuple(parts), base, admits_all)
 
 
 def check_parts(folder: AnyPath, parts: Iterable[tuple[str, Part]]) -> None:

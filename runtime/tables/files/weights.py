@@ -7,7 +7,7 @@ import numpy as np
 from refluid.runtime.tables.files.chain import SavedTable
 from refluid.runtime.tables.files.manifest import Manifest
 from refluid.runtime.tables.records import RecordForm
-from refluid.runtime.tables.rules import Rule
+from refluid.runtime.tables.rules import Beginning, Rule, zeros
 from refluid.runtime.tables.table import Table
 
 
@@ -61,6 +61,11 @@ def rule_of(manifest: Manifest) -> Rule:
     """How rows were updated, as far as rows without a gradient need to know."""
     attrs = dict(manifest.rule)
     return Rule(manifest.optimizer or "add", attrs, attrs.pop("l2", 0.0), attrs.pop("l1", 0.0))
+
+
+def beginning_of(manifest: Manifest) -> Beginning:
+    """What an id that has no row is looked up as."""
+    return Beginning.read(np.array(manifest.beginning)) if manifest.admits_all else zeros()
 
 
 def without_slots(form: RecordForm) -> RecordForm:

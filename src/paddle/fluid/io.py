@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from paddle._missing import missing_names
@@ -245,11 +246,12 @@ def save_inference_model(
         program = inference_models.inference_program(program, feeds, targets)
         names = inference_models.feeds_and_fetches(program)[1]
     scope, _, tables = _gather_to_save(program, [v for v in program.list_vars() if is_persistable(v)])
-    if tables and not program_only:
-        from refluid.runtime.trainer.table_saving import check_all_rows_fit
+    with ExitStack() as stack:
+        if tables and not program_only:
+            from refluid.runtime.trainer.table_saving import tables_for_inference
 
-        check_all_rows_fit({name: program.global_block().var(name).shape[0] for name in tables})
-    inference_models.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
+            scope = stack.enter_context(tables_for_inference(program, tables, scope, dirname))
+        inference_models.save_inference(scope, program, dirname, model_filename, params_filename, not program_only)
     return names
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from refluid.files.raw import left, read_aligned
 from refluid.ir.protobuf import pb
 from refluid.ops.core.dtypes import fluid_dtype, numpy_dtype
-from refluid.tensors import LoDTensor, SelectedRowsTensor, own
+from refluid.tensors import LoDTensor, RemoteArray, SelectedRowsTensor, own
 
 _MAX_LEVELS = 64
 _MAX_DESC = 1 << 16
@@ -44,20 +44,42 @@ def write_selected_rows(stream: BinaryIO, rows: Any, height: int, values: Any) -
     _write_tensor(stream, values)
 
 
+def write_rows_in_parts(
+    stream: BinaryIO, count: int, height: int, like: np.ndarray, parts: Callable[[], Iterable[tuple[Any, Any]]]
+) -> None:
+    """Writes one SelectedRows of ``count`` rows from parts of row numbers and values, which are iterated over twice.
+
+    Args:
+      like: an array with the dtype of the values, and their width as the size of its last dim.
+    """
+    stream.write(struct.pack("<IQ", 0, count))
+    for rows, _ in parts():
+        stream.write(np.ascontiguousarray(rows, "<i8").data)
+    stream.write(struct.pack("<q", height))
+    _write_desc(stream, like.dtype, (count, like.shape[-1]))
+    for _, values in parts():
+        stream.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+
 def write_holder(stream: BinaryIO, holder: LoDTensor | SelectedRowsTensor) -> None:
     """Writes the value of a variable in a scope."""
     if isinstance(holder, SelectedRowsTensor):
         write_selected_rows(stream, holder._rows, holder.height(), np.asarray(holder.get_tensor().value))
+    elif isinstance(holder.value, RemoteArray) and holder.value.any_ids:
+        holder.value.write_rows(stream)
     else:
         write_lod_tensor(stream, np.asarray(holder.value), holder._lod)
 
 
 def _write_tensor(stream: BinaryIO, array: Any) -> None:
     array = np.ascontiguousarray(array)
-    desc = pb.VarType.TensorDesc(data_type=fluid_dtype(array.dtype), dims=array.shape).SerializeToString()
-    stream.write(struct.pack("<Ii", 0, len(desc)))
-    stream.write(desc)
+    _write_desc(stream, array.dtype, array.shape)
     stream.write(array.reshape(-1).view(np.uint8).data)
+
+
+def _write_desc(stream: BinaryIO, dtype: np.dtype, shape: Sequence[int]) -> None:
+    desc = pb.VarType.TensorDesc(data_type=fluid_dtype(dtype), dims=shape).SerializeToString()
+    stream.write(struct.pack("<Ii", 0, len(desc)) + desc)
 
 
 def read_lod_tensor(stream: BinaryIO) -> LoDTensor:

@@ -7,7 +7,7 @@ or nothing: if a file is missing, damaged or belongs to another model, the scope
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -16,13 +16,13 @@ import numpy as np
 from refluid.errors import UninitializedError
 from refluid.files.raw import left
 from refluid.files.storage import AnyPath, file_in
-from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selected_rows, write_holder
+from refluid.files.tensors import TensorFileError, read_lod_tensor, read_rows, read_selected_rows, write_holder
 from refluid.files.writing import path_inside, write_together, writer_of
-from refluid.ir import Program, Variable, VarType
+from refluid.ir import Operator, Program, Variable, VarType
 from refluid.ir.slices import slices_of
 from refluid.ir.vartype import as_numpy
 from refluid.scope import Scope
-from refluid.tensors import LoDTensor, SelectedRowsTensor, on_same_device, own
+from refluid.tensors import LoDTensor, RemoteArray, SelectedRowsTensor, on_same_device, own
 
 LOADED = "@PARAMETERS_LOADED@"  # set in a server's scope when a model has been loaded into it
 
@@ -136,11 +136,29 @@ def read_variables(variables: Sequence[Variable], folder: Folder, filename: str 
 
 def _read_table(variable: Variable, path: AnyPath) -> LoDTensor:
     """A table that parameter servers have saved; how is the runtime's business."""
-    from refluid.runtime.tables.files.dense import read_dense
+    from refluid.runtime.tables.files.dense import read_here
 
-    value = read_dense(path, variable.shape[0])
-    check_fits(variable, value, str(path))
-    return LoDTensor(own(value))
+    value = read_here(path, variable)
+    return LoDTensor(own(value) if isinstance(value, np.ndarray) else value)
+
+
+def looks_up_any(variable: Variable) -> bool:
+    """Whether a variable is a table of selected rows that operators look rows of any ids up in."""
+    return variable.type == VarType.SELECTED_ROWS and any(lookups_in(variable.block.program, variable.name))
+
+
+def lookups_in(program: Program, table: str) -> Iterator[Operator]:
+    """The operators that look rows up in a table."""
+    for op in (op for block in program.blocks for op in block.ops):
+        if op.type in ("lookup_table", "lookup_table_v2") and table in op.input("W"):
+            yield op
+
+
+def _held_rows(variable: Variable, ids: np.ndarray, height: int, values: np.ndarray) -> LoDTensor:
+    """Selected rows that a model for inference looks up; how is the runtime's business."""
+    from refluid.runtime.tables.any_rows import hold_rows
+
+    return LoDTensor(hold_rows(variable, ids, values[: len(ids)]))
 
 
 def read_variables_from_bytes(variables: Sequence[Variable], data: bytes) -> dict[str, Any]:
@@ -157,6 +175,9 @@ def _read_all(stream: BinaryIO, variables: Sequence[Variable], source: str) -> d
                 f"it ends after {len(found)} of {len(variables)} variables, expected {_described(variable)}"
             )
         try:
+            if looks_up_any(variable):
+                found[variable.name] = _held_rows(variable, *read_rows(stream))
+                continue
             is_rows = variable.type == VarType.SELECTED_ROWS
             holder = found[variable.name] = read_selected_rows(stream) if is_rows else read_lod_tensor(stream)
         except TensorFileError as error:
@@ -203,15 +224,22 @@ def set_holders(scope: Scope, holders: Mapping[str, Any]) -> None:
     """
     for name in holders:
         held = scope.find_var(name)
-        if held is not None and isinstance(held.holder, LoDTensor):
+        if held is not None and isinstance(held.holder, LoDTensor) and not _is_for_inference(held.holder):
             held.holder.check_writable("a value that is loaded")
     for name, holder in holders.items():
+        if isinstance(holder, LoDTensor) and isinstance(holder.value, RemoteArray):
+            scope.hold_remotely(name, holder.value)
+            continue
         variable = scope.var(name)
         if isinstance(variable.holder, LoDTensor) and isinstance(holder, LoDTensor):
             variable.holder.value = on_same_device(holder.value, variable.holder.value)
             variable.holder._lod = holder._lod
         else:
             variable.holder = holder
+
+
+def _is_for_inference(holder: LoDTensor) -> bool:
+    return isinstance(holder.value, RemoteArray) and holder.value.any_ids
 
 
 def set_arrays(scope: Scope, arrays: Mapping[str, np.ndarray]) -> None:

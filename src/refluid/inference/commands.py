@@ -60,6 +60,9 @@ def _add_check(command: argparse.ArgumentParser) -> None:
         "--program", metavar="FILE", help="the training program, to compare with: a ProgramDesc message"
     )
     command.add_argument("--params", metavar="PATH", help="its parameters: a folder or a file; by default the model's")
+    command.add_argument(
+        "--rows", metavar="redis://HOST", help="compare with the model whose tables are in Redis (refluid table push)"
+    )
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
@@ -123,24 +126,40 @@ def _check(chosen: argparse.Namespace) -> int:
     model = _open(chosen)
     feed = _samples(model, chosen)
     differences, reason = consistency.compare_forms(model, feed)
+    notes: list[str] = [] if reason is None else [f"not compared: the exported form ({reason})"]
     if chosen.program:
         training = consistency.open_training(chosen.program, chosen.params, model)
         differences += consistency.compare_training(model, training, feed, chosen.seed)
+        notes += [f"pruned: the model no longer needs {name}" for name in consistency.pruned_inputs(model, training)]
+    if chosen.rows:
+        online = consistency.compare_online(model, chosen.rows, feed)
+        differences += online.differences
+        notes += _notes_of(online)
     rows = [
         (d.form, d.output, f"{d.largest:.3g}", "" if d.largest <= chosen.tolerance else "too far") for d in differences
     ]
     print(as_text(table(("compared", "output", "difference", ""), rows)))
-    if reason is not None:
-        print(f"not compared: the exported form ({reason})")
+    for note in notes:
+        print(note)
     far = [d for d in differences if not d.largest <= chosen.tolerance]
     verdict = "the forms agree" if not far else f"{len(far)} of {len(differences)} differences are too large"
     print(f"{verdict} (tolerance {chosen.tolerance:g})")
     return 1 if far else 0
 
 
+def _notes_of(online: consistency.Online) -> list[str]:
+    found = [f"Redis: {name} of step {step}" for name, step in online.tables.items()]
+    found += [f"not in Redis: {name}; its rows were the model's" for name in online.offline]
+    for name, ids in online.missing.items():
+        shown = ", ".join(map(str, ids[:10])) + (" ..." if len(ids) > 10 else "")
+        found.append(f"missing: {len(ids)} ids of {name} have no rows in Redis, and are zeros there: {shown}")
+    return found
+
+
 def _samples(model: InferenceModel, chosen: argparse.Namespace) -> dict[str, Any]:
     if chosen.data is None:
-        return make_samples(model.program, model.feeds, chosen.samples, chosen.seed)
+        known = consistency.known_ids(model)
+        return make_samples(model.program, model.feeds, chosen.samples, chosen.seed, known)
     with at(chosen.data).open("rb") as stream, np.load(stream) as arrays:
         missing = [name for name in model.feeds if name not in arrays]
         if missing:

@@ -1,10 +1,12 @@
-"""Comparing the outputs of a model in all its forms: eager, compiled, exported, and as the training program."""
+"""Comparing the outputs of a model in all its forms: eager, compiled, exported, as the training program, and with rows
+from Redis."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from refluid.inference.samples import make_samples
 from refluid.ir import Program
 from refluid.lowering.folding import reads_and_writes
 from refluid.scope import Scope
-from refluid.tensors import LoDTensor
+from refluid.tensors import LoDTensor, RemoteArray
+
+_LOOKUPS = ("lookup_table", "lookup_table_v2")
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,7 @@ def compare_training(
     model: InferenceModel, training: Training, feed: Mapping[str, Any], seed: int = 0
 ) -> list[Difference]:
     """How the training program, unpruned, differs from the model, in outputs and in parameters that are not equal."""
-    block = training.program.global_block()
-    needed = [n for n in reads_and_writes(block.ops)[0] if not (block.has_var(n) and block.var(n).persistable)]
+    needed = _inputs_of(training.program)
     count = max(map(_count, feed.values()), default=1)
     others = make_samples(training.program, [name for name in needed if name not in feed], count, seed)
     names = [_name_in(training.program, model.program, name) for name in model.fetches]
@@ -93,15 +96,101 @@ def compare_training(
         held = training.scope.find_var(variable.name)
         if held is None or held.value is None:
             found.append(Difference("parameter", variable.name, float("inf")))
+        elif isinstance(held.value, RemoteArray) or isinstance(model.scope.var(variable.name).value, RemoteArray):
+            found += _row_difference(variable.name, held.value, model.scope.var(variable.name).value)
         elif not np.array_equal(held.value, model.scope.var(variable.name).value):
             distance = _distance(held.holder, model.scope.var(variable.name).holder)
             found.append(Difference("parameter", variable.name, distance))
     return found
 
 
+@dataclass(frozen=True)
+class Online:
+    """A model with rows from Redis compared with the model.
+
+    Attributes:
+      differences: in outputs.
+      tables: those that were read from Redis: their names, and the step of their snapshot.
+      missing: ids that were looked up and have no rows there, by table.
+      offline: tables that are not in Redis; their rows were the model's.
+    """
+
+    differences: list[Difference]
+    tables: dict[str, int]
+    missing: dict[str, list[int]]
+    offline: list[str]
+
+
+def compare_online(model: InferenceModel, url: str, feed: Mapping[str, Any]) -> Online:
+    """How a model whose tables are in Redis, under the names that ``refluid table push`` gives them, differs.
+
+    Raises:
+      ValueError: no table of the model is there.
+      OnlineError: Redis cannot be reached, or has rows of another width.
+    """
+    find_online = import_module("refluid.runtime.tables.online_rows").find_online
+    block = model.program.global_block()
+    names = sorted({name for op in block.ops if op.type in _LOOKUPS for name in op.input("W")})
+    found = {name: find_online(block.var(name), url) for name in names}
+    tables = {name: rows for name, rows in found.items() if rows is not None}
+    if not tables:
+        raise ValueError(f"Redis has no table of this model; it looks up {', '.join(names) or 'none'}")
+    scope = Scope()
+    for variable in model.parameters():
+        held = model.scope.var(variable.name)
+        if variable.name in tables:
+            scope.hold_remotely(variable.name, tables[variable.name])
+        elif isinstance(held.value, RemoteArray):
+            scope.hold_remotely(variable.name, held.value)
+        else:
+            scope.own_var(variable.name).value = held.holder
+    results = Predictor(replace(model, scope=scope)).run(feed)
+    return Online(
+        _differences("with rows from Redis", model.fetches, results, Predictor(model).run(feed)),
+        {name: rows.form.step for name, rows in tables.items()},
+        {name: sorted(rows.lacking) for name, rows in tables.items() if rows.lacking},
+        [name for name in names if name not in tables],
+    )
+
+
+def pruned_inputs(model: InferenceModel, training: Training) -> list[str]:
+    """What the training program is fed, and the model no longer needs."""
+    return [name for name in _inputs_of(training.program) if name not in model.feeds]
+
+
+def known_ids(model: InferenceModel) -> dict[str, np.ndarray]:
+    """Some ids that tables with rows of any ids have, by name."""
+    found: dict[str, np.ndarray] = {}
+    for variable in model.parameters():
+        value: Any = model.scope.var(variable.name).value
+        if isinstance(value, RemoteArray) and value.any_ids:
+            found[variable.name] = next(iter(value.ids()), np.empty(0, np.int64))  # pyright: ignore
+    return found
+
+
+def _inputs_of(program: Program) -> list[str]:
+    block = program.global_block()
+    return [n for n in reads_and_writes(block.ops)[0] if not (block.has_var(n) and block.var(n).persistable)]
+
+
 def _count(value: Any) -> int:
     """Returns the number of samples in a fed value."""
     return len(value.lod()[0]) - 1 if isinstance(value, LoDTensor) and value.lod() else len(value)
+
+
+def _row_difference(name: str, trained: Any, saved: Any) -> list[Difference]:
+    """The largest difference between the rows of a table that has any ids in one of the two, or nothing."""
+    ids = [part for each in (trained, saved) if isinstance(each, RemoteArray) for part in each.ids()]  # pyright: ignore
+    ids = np.unique(np.concatenate([*ids, np.empty(0, np.int64)]))
+    rows = []
+    for each in (trained, saved):
+        if isinstance(each, RemoteArray):
+            rows.append(each.read_rows(ids))
+        elif len(ids) and (ids[0] < 0 or ids[-1] >= len(each)):
+            return [Difference("parameter", name, float("inf"))]
+        else:
+            rows.append(np.asarray(each)[ids])
+    return [] if np.array_equal(*rows) else [Difference("parameter", name, _distance(*rows))]
 
 
 def _name_in(training: Program, pruned: Program, name: str) -> str:

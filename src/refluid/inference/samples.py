@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from refluid.ir import Program, Variable, as_numpy
+from refluid.ir import Operator, Program, Variable, as_numpy
 from refluid.tensors import LoDTensor
 
 _OPEN_SIZE = 4  # stands for an unknown dim other than the batch
@@ -15,13 +15,26 @@ _LONGEST = 5
 _SEVERAL = 2  # ids if their number is unknown
 
 
-def make_samples(program: Program, names: Sequence[str], count: int, seed: int = 0) -> dict[str, Any]:
-    """``count`` random samples for some variables: normal floats, ids in range, sequences where they are declared."""
+def make_samples(
+    program: Program,
+    names: Sequence[str],
+    count: int,
+    seed: int = 0,
+    known: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, Any]:
+    """``count`` random samples for some variables: normal floats, ids in range, sequences where they are declared.
+
+    Args:
+      known: the ids that some tables have rows of, by the names of the tables: ids for them are drawn from these.
+    """
     generator = np.random.default_rng(seed)
-    return {name: _sample(program, program.global_block().var(name), count, generator) for name in names}
+    block = program.global_block()
+    return {name: _sample(program, block.var(name), count, generator, known or {}) for name in names}
 
 
-def _sample(program: Program, variable: Variable, count: int, generator: np.random.Generator) -> Any:
+def _sample(
+    program: Program, variable: Variable, count: int, generator: np.random.Generator, known: Mapping[str, np.ndarray]
+) -> Any:
     lengths: list[list[int]] = []
     for _ in range(variable.lod_level):
         lengths.append(generator.integers(1, _LONGEST + 1, count).tolist())
@@ -31,7 +44,11 @@ def _sample(program: Program, variable: Variable, count: int, generator: np.rand
         shape[0] = count
     dtype = as_numpy(variable.dtype)
     if dtype.kind in "iu":
-        array = generator.integers(0, _bound(program, variable.name), shape).astype(dtype)
+        tables = [name for op in lookups_of(program, variable.name) for name in op.input("W") if name in known]
+        if tables and len(known[tables[0]]):
+            array = generator.choice(known[tables[0]], shape).astype(dtype)
+        else:
+            array = generator.integers(0, _bound(program, variable.name), shape).astype(dtype)
     elif dtype.kind == "b":
         array = generator.integers(0, 2, shape).astype(dtype)
     else:
@@ -41,6 +58,12 @@ def _sample(program: Program, variable: Variable, count: int, generator: np.rand
     tensor = LoDTensor(array)
     tensor.set_recursive_sequence_lengths(lengths)
     return tensor
+
+
+def lookups_of(program: Program, ids: str) -> list[Operator]:
+    """The operators that look up rows of the ids in a variable."""
+    ops = program.global_block().ops
+    return [op for op in ops if op.type in ("lookup_table", "lookup_table_v2") and ids in op.input("Ids")]
 
 
 def _size(dim: int, position: int, count: int) -> int:

@@ -6,11 +6,13 @@ import subprocess
 import numpy as np
 import pytest
 
+import paddle.fluid as fluid
 from refluid.cli import main
 from refluid.files.storage import at
 from refluid.runtime.tables.files.chain import open_table
 from refluid.runtime.tables.files.exports import rows_of
 from refluid.runtime.tables.files.online import OnlineError, OnlineRows
+from simulated_cluster import EXE, Job, bound, close_jobs
 from tables_to_save import make, save, train
 
 redis = pytest.importorskip("redis")
@@ -102,6 +104,53 @@ def test_what_cannot_be_pushed_says_why(url, tmp_path):
     online.push(open_table(at(tmp_path / "2" / "emb")))
     with pytest.raises(OnlineError, match="moves rows without a gradient, so all of them have changed"):
         online.push(open_table(at(tmp_path / "2" / "emb")), delta=True)
+
+
+def train_and_save(folder):
+    """Trains a table of any ids; saves what a job resumes from, the training program, and the model for inference."""
+
+    def build():
+        ids, y = fluid.layers.data("ids", [1], dtype="int64"), fluid.layers.data("y", [1])
+        found = fluid.layers.embedding(ids, [10, 3], True, True, param_attr=fluid.ParamAttr("emb"))
+        guess = fluid.layers.fc(found, 1, param_attr="w", bias_attr=False)
+        programs["guess"] = guess
+        fluid.optimizer.Adagrad(0.5).minimize(fluid.layers.mean(fluid.layers.square_error_cost(guess, y)))
+        programs["main"] = fluid.default_main_program().clone()
+
+    programs = {}
+    job = Job(build, 2, trainers=1)
+    ids = np.array([-4, 7, 10**12, 2**62]).reshape(-1, 1)
+    for _ in range(3):
+        job.step([{"ids": ids, "y": np.ones((4, 1), "float32")}])
+    trainer = job.trainers[0]
+    with bound(trainer.session), fluid.scope_guard(trainer.scope):
+        fluid.io.save_persistables(EXE, str(folder / "trained"), trainer.program)
+        fluid.io.save_inference_model(str(folder / "model"), ["ids"], [programs["guess"]], EXE, trainer.program)
+    (folder / "main_program").write_bytes(programs["main"].desc.serialize_to_string())
+    close_jobs()
+    return ids
+
+
+def test_check_finds_what_differs_between_the_trained_model_the_saved_one_and_redis(url, tmp_path, capsys):
+    ids = train_and_save(tmp_path)
+    np.savez(tmp_path / "samples.npz", ids=ids)
+    command = ["check", str(tmp_path / "model"), "--data", str(tmp_path / "samples.npz"), "--rows", url]
+    command += ["--program", str(tmp_path / "main_program"), "--params", str(tmp_path / "trained")]
+    assert main(command) == 2
+    assert "Redis has no table of this model; it looks up emb" in capsys.readouterr().err
+    assert main(["table", "push", str(tmp_path / "trained" / "emb"), url]) == 0
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "with rows from Redis" in said and "training" in said and "the forms agree" in said
+    assert "pruned: the model no longer needs y" in said and "missing" not in said and "Redis: emb of step 3" in said
+    assert main(["check", str(tmp_path / "model"), "--rows", url]) == 0, "samples are drawn from known ids"
+    with redis.from_url(url) as plain:
+        plain.delete(b"emb:7")
+        plain.set(b"emb:-4", np.full(3, 9, "<f4").tobytes())
+    capsys.readouterr()
+    assert main(command) == 1
+    said = capsys.readouterr().out
+    assert "missing: 1 ids of emb have no rows in Redis, and are zeros there: 7" in said and "too far" in said
 
 
 def test_a_redis_that_cannot_be_reached_is_named_without_the_password(tmp_path):
