@@ -22,7 +22,7 @@ def plan_exchange(ops: Sequence[Operator], scope: Scope, place: Place) -> Exchan
 
         return ServerSums(ops)
     if _looks_up_any(ops, scope):
-        from refluid.runtime.tables.any_rows import AnyRowLookups
+        from refluid.runtime.inference.any_rows import AnyRowLookups
 
         return AnyRowLookups(ops, scope)
     from refluid.runtime.trainer.exchanges import plan_trainer_exchange

@@ -27,7 +27,10 @@ CORE = {"refluid.ops", "refluid.ir", "refluid.lowering", "state", "refluid"}
 COMPILER = {*CORE, "refluid.files", "refluid.inference", "refluid.readers", "refluid.datasets"}
 RUNTIME = {
     "refluid.runtime",
-    *(f"refluid.runtime.{room}" for room in "collective launch observe server tables trainer transport".split()),
+    *(
+        f"refluid.runtime.{room}"
+        for room in "collective inference launch observe server tables trainer transport".split()
+    ),
 }
 BETWEEN = {"refluid.runtime.observe", "refluid.runtime.transport"}
 
@@ -50,9 +53,10 @@ MAY_USE = {
     "refluid.runtime": {*COMPILER, *RUNTIME},  # plans exchanges for trainers and servers
     "refluid.runtime.transport": {*COMPILER, "refluid.runtime.observe"},
     "refluid.runtime.observe": {"refluid.runtime.transport", "refluid.runtime.server"},
-    "refluid.runtime.tables": {"refluid.ops"},  # rows in memory; knows no programs
+    "refluid.runtime.tables": {"refluid.ops", "state"},  # rows in memory and in files; knows no programs
+    "refluid.runtime.inference": {*COMPILER, "refluid.runtime.tables"},  # rows of any ids without servers
     "refluid.runtime.server": {*COMPILER, *BETWEEN, "refluid.runtime.tables"},
-    "refluid.runtime.trainer": {*COMPILER, *BETWEEN, "refluid.runtime.tables"},
+    "refluid.runtime.trainer": {*COMPILER, *BETWEEN, "refluid.runtime.inference", "refluid.runtime.tables"},
     "refluid.runtime.launch": {"refluid.runtime.observe"},
     "refluid.runtime.collective": {*COMPILER, "refluid.runtime.launch"},
     "paddle": {*COMPILER, "refluid.compression", "refluid.transpiler", *RUNTIME},
@@ -69,7 +73,9 @@ EXCEPTIONS = {
     "src/refluid/__init__.py -> refluid.runtime.trainer.table_saving": "loaded when the name is asked for",
     "src/refluid/cli.py -> refluid.runtime.launch.commands": "a command line knows its commands",
     "src/refluid/cli.py -> refluid.runtime.tables.files.commands": "a command line knows its commands",
-    "src/refluid/files/variables.py -> refluid.runtime.tables.files.dense": "loaded when servers have saved a table",
+    "src/refluid/files/variables.py -> refluid.runtime.inference.any_rows": "loaded when a model has rows of any ids",
+    "src/refluid/files/variables.py -> refluid.runtime.inference.saved_rows": "loaded when servers have saved a table",
+    "src/refluid/inference/consistency.py -> refluid.runtime.inference.online_rows": "loaded when rows are in Redis",
     "src/refluid/jobs.py -> refluid.runtime.collective": "loaded when a program belongs to several processes",
     "src/refluid/lowering/exchange.py -> refluid.runtime.exchanges": "loaded when a program has exchanges",
     "src/refluid/lowering/host_piece.py -> refluid.runtime.collective": "loaded when a program joins processes",

@@ -17,7 +17,7 @@ from refluid.files.variables import is_persistable, save_variables
 from refluid.files.writing import path_inside, write_together, writer_of
 from refluid.ir import Program, Variable
 from refluid.ir.vartype import as_numpy
-from refluid.runtime.tables.any_rows import RowsInFiles, look_up_any
+from refluid.runtime.inference.any_rows import RowsInFiles, look_up_any
 from refluid.runtime.tables.files.chain import open_table, relative
 from refluid.runtime.tables.files.manifest import Base, new_id
 from refluid.runtime.tables.files.parts import Part, TableFileError

@@ -16,9 +16,14 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+import refluid
+from refluid.cli import main as command_line
 from refluid.files.tensors import read_lod_tensor, read_selected_rows, write_holder
 from refluid.ir import Program, VarType
 from refluid.ir.protobuf import pb
+from refluid.runtime.inference.any_rows import look_up_any
+from refluid.runtime.tables.rules import zeros
+from tables_to_save import make, save, train
 
 HERE = Path(__file__).parent
 FIXTURES = HERE / "fixtures"
@@ -219,3 +224,37 @@ print(float(executor.run(main, feed=record_files.feed_of(1), fetch_list=[loss])[
 """
     printed = run_oracle("-c", code, HERE / "interchange", tmp_path / "model")
     np.testing.assert_allclose(float(printed.split()[-1]), mine[0], rtol=1e-5)
+
+
+READ_ROWS = """
+import sys
+import numpy as np
+import paddle.fluid as fluid
+exe = fluid.Executor(fluid.CPUPlace())
+program, feeds, fetches = fluid.io.load_inference_model(sys.argv[1], exe)
+(rows,) = exe.run(program, feed={feeds[0]: np.load(sys.argv[1] + "/ids.npy")}, fetch_list=fetches)
+np.save(sys.argv[1] + "/rows.npy", rows)
+"""
+
+
+@needs_oracle
+def test_real_fluid_looks_up_any_ids_in_a_table_that_servers_trained(tmp_path):
+    ids = np.array([7, 0, 10**15, 2**62])
+    tables = make("adagrad", count=2)
+    train(tables, ids)
+    save(tables, tmp_path / "saved")
+    main = Program()
+    with fluid.program_guard(main, Program()):
+        fed = fluid.layers.data("ids", [1], dtype="int64")
+        found = fluid.layers.embedding(fed, [10, 3], is_sparse=True, param_attr="emb")
+        look_up_any(main, "emb", zeros())
+        exe, folder = fluid.Executor(fluid.CPUPlace()), str(tmp_path / "model")
+        fluid.io.save_inference_model(folder, ["ids"], [found], exe, main, program_only=True)
+    table = str(tmp_path / "saved" / "emb")
+    assert command_line(["table", "export", table, f"{folder}/emb", "--to", "lookup_table"]) == 0
+    np.save(f"{folder}/ids.npy", ids.reshape(-1, 1))
+    subprocess.run([ORACLE, "-c", READ_ROWS, folder], check=True, capture_output=True)
+    rows = np.load(f"{folder}/rows.npy")
+    (expected,) = refluid.load(folder)(ids=ids.reshape(-1, 1))
+    np.testing.assert_array_equal(rows, expected)
+    assert rows.any(axis=1).all()

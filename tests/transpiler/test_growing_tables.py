@@ -5,6 +5,7 @@ import pytest
 
 import paddle.fluid as fluid
 from paddle.fluid.regularizer import L1Decay, L2Decay
+from refluid.errors import FeedError, ServerError
 from refluid.ir import Program
 from refluid.ir.slices import NO_ROW, SHARDS, Slice
 from refluid.scope import Scope
@@ -190,6 +191,39 @@ def test_the_id_that_stands_for_padding_is_refused():
     feed = part(next(batches(steps=1)), 0, 1)
     with pytest.raises(fluid.core.EnforceNotMet, match=f"emb must be int64; these contain {NO_ROW}"):
         job.step([{**feed, "a": np.full((BATCH, 1), NO_ROW)}])
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        ({"width": 4}, r"pushes emb@GRAD.block0 as float32\[-1, 4\] rows; on this server it is float32\[-1, 3\] rows"),
+        ({"dtype": "float64"}, r"pushes emb@GRAD.block0 as float64\[-1, 3\] rows; on this server it is float32"),
+        ({"grows": False}, "pushes emb@GRAD, which this server does not have"),
+    ],
+)
+def test_a_trainer_that_describes_a_table_differently_is_refused_and_changes_nothing(other, problem):
+    def build():
+        chosen = {"width": 3, "dtype": "float32", "grows": True, **(other if built else {})}
+        ids = fluid.layers.data("ids", [1], dtype="int64")
+        size = [HEIGHT, chosen["width"]]
+        rows = fluid.layers.embedding(ids, size, True, chosen["grows"], param_attr="emb", dtype=chosen["dtype"])
+        fluid.optimizer.SGD(1.0).minimize(fluid.layers.mean(rows))
+        built.append(chosen)
+
+    built = []
+    job = Job(build, 2, trainers=2, sync_mode=False)
+    before = rows_of(job, "emb")
+    with pytest.raises(ServerError, match=rf"trainer 1, .* server 127.0.0.1:6170: .*{problem}.* the same program\?"):
+        job.trainers[1].step({"ids": np.arange(HEIGHT).reshape(-1, 1)})
+    np.testing.assert_array_equal(rows_of(job, "emb"), before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint64"])
+def test_ids_of_another_kind_are_refused(dtype):
+    job = Job(model(OPTIMIZERS["sgd"], grows=True), trainers=1)
+    feed = part(next(batches(steps=1)), 0, 1)
+    with pytest.raises(FeedError, match=rf"feed a: expected int64\[-1, 1\], got {dtype}"):
+        job.step([{**feed, "a": feed["a"].astype(dtype)}])
 
 
 def test_an_initialiser_that_needs_the_whole_table_is_refused():

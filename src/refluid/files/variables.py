@@ -136,7 +136,7 @@ def read_variables(variables: Sequence[Variable], folder: Folder, filename: str 
 
 def _read_table(variable: Variable, path: AnyPath) -> LoDTensor:
     """A table that parameter servers have saved; how is the runtime's business."""
-    from refluid.runtime.tables.files.dense import read_here
+    from refluid.runtime.inference.saved_rows import read_here
 
     value = read_here(path, variable)
     return LoDTensor(own(value) if isinstance(value, np.ndarray) else value)
@@ -156,7 +156,7 @@ def lookups_in(program: Program, table: str) -> Iterator[Operator]:
 
 def _held_rows(variable: Variable, ids: np.ndarray, height: int, values: np.ndarray) -> LoDTensor:
     """Selected rows that a model for inference looks up; how is the runtime's business."""
-    from refluid.runtime.tables.any_rows import hold_rows
+    from refluid.runtime.inference.any_rows import hold_rows
 
     return LoDTensor(hold_rows(variable, ids, values[: len(ids)]))
 

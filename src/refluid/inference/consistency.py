@@ -128,7 +128,7 @@ def compare_online(model: InferenceModel, url: str, feed: Mapping[str, Any]) -> 
       ValueError: no table of the model is there.
       OnlineError: Redis cannot be reached, or has rows of another width.
     """
-    find_online = import_module("refluid.runtime.tables.online_rows").find_online
+    find_online = import_module("refluid.runtime.inference.online_rows").find_online
     block = model.program.global_block()
     names = sorted({name for op in block.ops if op.type in _LOOKUPS for name in op.input("W")})
     found = {name: find_online(block.var(name), url) for name in names}

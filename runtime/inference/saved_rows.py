@@ -11,7 +11,7 @@ from refluid.files.storage import AnyPath
 from refluid.ir import Variable
 from refluid.ir.vartype import as_numpy
 from refluid.ops.core.growing import SHARDS
-from refluid.runtime.tables.any_rows import RowsInMemory
+from refluid.runtime.inference.any_rows import RowsInMemory
 from refluid.runtime.tables.files.chain import open_table
 from refluid.runtime.tables.files.loading import check_width, load_into
 from refluid.runtime.tables.files.weights import beginning_of, rule_of

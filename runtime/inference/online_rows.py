@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from refluid.ir import Variable
-from refluid.runtime.tables.any_rows import AnyRows
+from refluid.runtime.inference.any_rows import AnyRows
 from refluid.runtime.tables.files.online import OnlineError, OnlineForm, OnlineRows
 
 
