@@ -182,6 +182,15 @@ def test_the_program_alone_or_the_whole_program_can_be_saved(model, tmp_path):
     assert "momentum" in [op.type for op in fluid.Program.parse_from_string(data).global_block().ops]
 
 
+def test_an_inference_model_of_one_variable_needs_no_list(model, tmp_path):
+    executor, predicted, _ = model
+    assert len(fluid.io.save_inference_model(str(tmp_path), "x", predicted, executor)) == 1
+    with fluid.scope_guard(fluid.Scope()):
+        program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path), executor)
+        assert feeds == ["x"]
+        assert executor.run(program, feed={"x": FEED["x"]}, fetch_list=fetches)[0].shape == (2, 1)
+
+
 def test_an_inference_model_travels_as_bytes(model, tmp_path):
     executor, predicted, _ = model
     fluid.io.save_inference_model(str(tmp_path), ["x"], [predicted], executor, params_filename="params")

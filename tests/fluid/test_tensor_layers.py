@@ -188,6 +188,19 @@ def test_mistakes_in_fed_shapes_are_explained_while_running():
         run(out, x=np.zeros((2, 3), "float32"), shape=np.array([4, 2], "int32"))
 
 
+# Real Fluid refuses these too: as many axes as bounds, and no result without elements.
+@pytest.mark.parametrize(
+    "axes, starts, ends",
+    [([0], [0, 1], [1, 2]), ([0, 1], [1], [2]), ([1], [2], [1]), ([1], [3], [9]), ([1], [5], [9])],
+)
+def test_a_slice_needs_bounds_for_each_axis_and_some_elements(axes, starts, ends):
+    x = data("x", [2, 3, 4])
+    with pytest.raises((OpError, ValueError), match="slice"):
+        layers.slice(x, axes, starts, ends)
+    with pytest.raises((OpError, ValueError), match="slice"):
+        layers.strided_slice(x, axes, starts, ends, [1] * len(starts))
+
+
 def test_a_range_that_runs_away_from_its_end_is_an_error():
     out = layers.range(data("start", [1]), 0.0, 1.0, "float32")
     with pytest.raises(OpError, match="does not reach"):

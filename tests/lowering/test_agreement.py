@@ -127,6 +127,6 @@ def test_these_many_batches_took_few_compilations():
     run(padded, sequences([8, 8, 8, 0, 0], 0))
     run(exact, sequences([8, 8, 8, 0, 0], 0))
     assert padded.compilations <= 2, "the second is for smaller sizes, when enough batches are known"
-    assert exact.compilations == 1
+    assert exact.compilations == 3, "before, between and after sequence_unpad and its gradient, which run on the host"
     assert str(exact.buckets) == "no sequences were fed", "an exact run pads nothing"
     assert str(padded.buckets).startswith("x: rows 28, longest 8 ")

@@ -42,6 +42,52 @@ def test_what_mixes_rows_does_not_see_padding():
     assert np.array(out).ravel().tolist() == [3, 4, 5]
 
 
+# Ops on rows x = 0, 1, ... 4 in sequences of 2 and 3, and what they keep, in order. Their gradient counts.
+def sliced(x):
+    return fluid.layers.sequence_slice(x, data("begin", [2, 1], dtype="int64"), data("size", [2, 1], dtype="int64"))
+
+
+def unpadded(x):
+    dense, _ = fluid.layers.sequence_pad(x, fluid.layers.fill_constant([1], "float32", 9.0), 4)
+    return fluid.layers.sequence_unpad(dense, data("size", [2], dtype="int64"))
+
+
+def expanded(x):
+    return fluid.layers.sequence_expand(x, data("like", [-1, 1], lod_level=1))
+
+
+KEPT = {
+    sliced: ({"begin": np.array([[1], [0]]), "size": np.array([[1], [2]])}, [1, 2, 3]),
+    unpadded: ({"size": np.array([1, 2])}, [0, 2, 3]),
+    expanded: ({"like": sequences(np.zeros((3, 1), "float32"), 1, 2)}, [0, 1, 2, 3, 4, 2, 3, 4]),
+}
+
+
+@pytest.mark.parametrize("keep", KEPT, ids=lambda keep: keep.__name__)
+def test_rows_that_are_picked_are_not_followed_by_padding_where_rows_mix(keep):
+    feed, wanted = KEPT[keep]
+    x = data("x", [-1, 1], lod_level=1)
+    x.stop_gradient = False
+    kept = keep(x)
+    turned = fluid.layers.reverse(kept, 0)
+    (gradient,) = fluid.gradients([fluid.layers.mean(turned)], [x])
+    feed = {"x": sequences(np.arange(5, dtype="float32").reshape(5, 1), 2, 3), **feed}
+    with pytest.warns(PaddingWarning, match="reverse mixes rows"):
+        out, slope = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[turned, gradient], return_numpy=False)
+    assert np.array(out).ravel().tolist() == wanted[::-1]
+    np.testing.assert_allclose(np.array(slope).ravel() * len(wanted), [wanted.count(i) for i in range(5)])
+
+
+def test_windows_of_images_of_several_sizes_are_not_followed_by_padding_where_rows_mix():
+    images, sizes = data("images", [2, 1, 2, 2]), data("sizes", [2, 2])
+    windows = fluid.layers.im2sequence(images, 1, 1, input_image_size=sizes, out_stride=1)
+    ordered, _ = fluid.layers.argsort(windows, axis=0)
+    feed = {"images": np.arange(8, dtype="float32").reshape(2, 1, 2, 2), "sizes": np.float32([[1, 2], [2, 1]])}
+    with pytest.warns(PaddingWarning, match="argsort mixes rows"):
+        (out,) = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[ordered], return_numpy=False)
+    assert np.array(out).ravel().tolist() == [0, 1, 4, 6]
+
+
 def test_different_numbers_of_rows_that_the_host_finds_share_what_is_compiled(monkeypatch):
     box, score = data("box", [1, 20, 4]), data("score", [1, 1, 20])
     kept = fluid.layers.multiclass_nms(box, score, 0.5, -1, -1, 1.0, background_label=-1)

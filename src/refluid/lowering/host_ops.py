@@ -7,7 +7,7 @@ loop or a branch has a form that XLA can express, or whether the length of an ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class HostOps:
     def runs_on_host(self, op: Operator) -> bool:
         """Whether this operator cannot be compiled."""
         host = op.definition.host
-        if op.definition.finds_rows and not self.padded:
+        if not self.padded and op.definition.may_find_rows(op.described_inputs()):
             return True
         if isinstance(host, str):
             return _QUESTIONS[host](self, op)
@@ -59,11 +59,12 @@ class HostOps:
         block: Block = op.attrs["sub_block"]
         if block.idx in self.eager_loops:
             return None
+        inside = replace(self, padded=True)  # in loops of these forms, rows that have ended are padding
         steps = step_form(op)
-        if steps is not None and not self._needs_host(steps.body, block):
+        if steps is not None and not inside._needs_host(steps.body, block):
             return steps
         arrays = array_form(op)
-        return arrays if arrays is not None and self._compiles_with_arrays(block) else None
+        return arrays if arrays is not None and inside._compiles_with_arrays(block) else None
 
     def _loop_needs_host(self, op: Operator) -> bool:
         """Whether a loop has no form that compiles: lax.while_loop has fixed shapes and no gradient."""

@@ -21,7 +21,6 @@ from refluid.lowering.pieces import Binding, BoundPiece, Options, Run, StepPiece
 from refluid.lowering.plan import Piece
 from refluid.lowering.value_files import read_values, write_values
 from refluid.meshes import Replicas
-from refluid.ops.sequence.nested import without_padding
 from refluid.places import Place
 from refluid.scope import Scope
 
@@ -121,9 +120,8 @@ class HostPiece(StepPiece):
         for op in self.piece.schedule.ops:
             with profiling.record(op.type):
                 run(Schedule((op,), self.piece.schedule.forward_of), env, context)
-            if op.definition.finds_rows:
-                fit = with_room if options.padded else without_padding
-                env.update({name: fit(env[name]) for name in op.output_arg_names if name in env})
+            if options.padded and op.definition.finds_rows:
+                env.update({name: with_room(env[name]) for name in op.output_arg_names if name in env})
             for name in op.output_arg_names:
                 if name in options.persists and name in env:
                     binding.holders[name].value = env[name]

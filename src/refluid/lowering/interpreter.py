@@ -214,6 +214,8 @@ def _evaluate(
 ) -> dict[str, list[Any]]:
     arguments = _arguments(op, env)
     definition = op.definition
+    if not context.padded and definition.may_find_rows(arguments):
+        definition = ragged.without_room(definition)
     if context.sharded:
         rows = sharded.rows_to_update(op, arguments)
         if rows is not None:

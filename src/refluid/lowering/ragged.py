@@ -7,6 +7,7 @@ Gradients become sequences like the variables they belong to.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from refluid.ir.operator import Operator
+from refluid.ops.core.gradients import derive_gradient_op
 from refluid.ops.core.registry import GRAD_SUFFIX, OpDef
 from refluid.ops.core.values import Ragged, SelectedRows, plain
+from refluid.ops.sequence import nested
 
 Arguments = dict[str, list[Any]]
 
@@ -129,6 +132,29 @@ def _padded_with_zeros(value: Any, model: Any) -> Any:
         return value
     missing = model.shape[0] - value.shape[0]
     return model.with_data(jnp.pad(value, [(0, missing)] + [(0, 0)] * (value.ndim - 1))) if missing > 0 else value
+
+
+def without_room(definition: OpDef) -> OpDef:
+    """The op for rows that must not be padding: its rule, and so its gradient, with padding cut off the results."""
+    if definition.forward is not None:
+        return derive_gradient_op(without_room(definition.forward))
+
+    def rule(*values: Any, **attrs: Any) -> Any:
+        found = definition.rule(*values, **attrs)
+        return tuple(map(_cut, found)) if isinstance(found, tuple) else _cut(found)
+
+    return replace(definition, rule=rule)
+
+
+def _cut(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_cut(each) for each in found]
+    if isinstance(found, Ragged) and not nested.is_known(*found.offsets):
+        raise ValueError(
+            "how many rows there are depends on values, and sequences of this program must not be padded, so the op "
+            "cannot be compiled; declare inputs that hold sequences with their lod_level, and leave StaticRNN"
+        )
+    return nested.without_padding(found)
 
 
 def masked_seed(op: Operator, outputs: Arguments) -> Arguments:

@@ -101,6 +101,12 @@ def test_a_column_of_labels_is_compared_with_every_column():
     assert fluid.layers.square_error_cost(variable("x", [-1, 3]), variable("y", [-1, 1])).shape == (-1, 3)
 
 
+@pytest.mark.parametrize("label", [[1, 5], [1, 1], [5, 2]], ids=str)
+def test_bpr_loss_needs_a_label_for_every_row(label):
+    with pytest.raises(OpError, match=r"bpr_loss: Label must have the shape \[5, 1\], not"):
+        fluid.layers.bpr_loss(variable("x", [5, 3]), variable("y", label, "int64"))
+
+
 def test_center_loss_needs_a_label_for_every_row():
     with pytest.raises(OpError, match="center_loss: Label must have the shape"):
         fluid.layers.center_loss(variable("x", [5, 3]), variable("y", [1, 1], "int64"), 4, 0.1, fluid.ParamAttr())

@@ -29,6 +29,12 @@ class ShapeDtype(NamedTuple):
 
 Described = dict[str, list[ShapeDtype]]
 
+
+def levels_of(value: Any) -> int:
+    """How many LoD levels a value, or the variable that is described, has."""
+    return value.lod_level if isinstance(value, ShapeDtype) else getattr(value, "levels", 0)
+
+
 Infer = Callable[[Described, dict[str, Any]], Described]
 
 

@@ -36,6 +36,8 @@ OnHost = (
 )
 Slicing = Literal["rows", "sum", "norm", "fill"]
 Random = bool | Literal["replayed"]
+# Always or never, or depending on the inputs: values or descriptions of them, by slot (see `levels_of`).
+FindsRows = bool | Callable[[dict[str, list[Any]]], bool]
 Constant = bool | Literal["of_list"]  # "of_list": only if X is an array filled at known positions
 
 
@@ -82,7 +84,7 @@ class OpDef:
     loops: bool = False
     matrix: str | None = None
     rows_of: str | None = None
-    finds_rows: bool = False
+    finds_rows: FindsRows = False
     makes_reader: bool = False  # it puts a reader into the scope, before a step; see `refluid.reading`
     forward: OpDef | None = None  # set on derived gradient ops only
 
@@ -102,6 +104,12 @@ class OpDef:
         if callable(self.row_wise):
             return self.row_wise(attrs, arguments)
         return self.row_wise or self.lod == "aware"
+
+    def may_find_rows(self, inputs: dict[str, list[Any]]) -> bool:
+        """Whether how many rows the outputs have depends on values, so that some rows are padding if it is compiled."""
+        if self.forward is not None:
+            return self.forward.may_find_rows(inputs)
+        return self.finds_rows(inputs) if callable(self.finds_rows) else self.finds_rows
 
     def keeps_values(self, attrs: dict[str, Any]) -> bool:
         """Whether the outputs contain only values of the inputs, so that a check on them can be made on the inputs."""
@@ -170,7 +178,7 @@ def op(
     loops: bool = False,
     matrix: str | None = None,
     rows_of: str | None = None,
-    finds_rows: bool = False,
+    finds_rows: FindsRows = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated function as the definition of op ``type``.
 
@@ -216,7 +224,8 @@ def op(
       matrix: the slot of the matrix that rows are multiplied by.
       rows_of: the slot of a table of which the op takes only the rows that ``Ids`` names.
       finds_rows: how many rows the outputs have depends on values. In a compiled piece, they are as many as there may
-        be, and some of them padding. Where sequences must not be padded, the op runs on the host instead.
+        be, and some of them padding. Where sequences must not be padded, the op and its gradient run on the host
+        instead, and the padding is cut off. May be a function of the inputs, which are values or descriptions of them.
     """
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -120,6 +120,7 @@ _as_high_as_x = described_like("X", lambda x: ShapeDtype(x.shape, x.dtype))
     infer=_as_high_as_x,
     lod="aware",
     slices="rows",
+    finds_rows=True,
 )
 def get_tensor_from_selected_rows(x):
     """The values of the stored rows, as a tensor; entries that hold no row become its padding."""

@@ -35,6 +35,8 @@ def bpr_loss(x, label):
     """The mean of log(1 + exp(x_other - x_label)) over the other classes; an overflow counts as log(1e20)."""
     classes = x.shape[-1]
     require_in_range(label, classes, slot="Label")
+    if tuple(label.shape) not in (x.shape[:-1], (*x.shape[:-1], 1)):
+        raise ValueError(f"Label must have the shape {[*x.shape[:-1], 1]}, not {list(label.shape)}")
     label = as_ids(label).reshape(*x.shape[:-1], 1)
     margins = x - jnp.take_along_axis(x, label, -1, mode="clip")
     overflows = margins > math.log(float(jnp.finfo(x.dtype).max))

@@ -51,6 +51,7 @@ def _images(x: Ragged, heights: Any, widths: Any, shape: tuple[int, int, int]) -
     outputs="Out Tmp?",
     lod="aware",
     infer=lambda inputs, attrs: {"Out": [_numbers(inputs["X"][0])]},
+    finds_rows=True,
 )
 def match_matrix_tensor(x, y, w, *, dim_t=1):
     """x^T w[:, t] y for each t, each row of a sequence of x and each row of the same sequence of y."""
@@ -72,6 +73,7 @@ def match_matrix_tensor(x, y, w, *, dim_t=1):
     differentiable="X W",
     lod="aware",
     infer=lambda inputs, attrs: {"Out": [_numbers(inputs["X"][0])]},
+    finds_rows=True,
 )
 def var_conv_2d(x, row, col, w, *, InputChannel, OutputChannel, KernelH, KernelW, StrideH=1, StrideW=1):
     """A convolution of images of different sizes, padded so that with stride 1 they keep their sizes."""

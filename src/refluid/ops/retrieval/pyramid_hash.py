@@ -26,6 +26,7 @@ def _infer_pieces(inputs: Described, attrs: dict[str, Any]) -> Described:
     random=True,
     lod="aware",
     infer=_infer_pieces,
+    finds_rows=True,
 )
 def pyramid_hash(
     x,

@@ -29,6 +29,7 @@ def _infer_filtered(inputs: Described, attrs: dict[str, Any]) -> Described:
     differentiable="Ins",
     lod="aware",
     infer=_infer_filtered,
+    finds_rows=True,
 )
 def filter_by_instag(ins, tags, wanted, *, is_lod=True, out_val_if_empty=0):
     """The samples, rows or sequences, that have one of the wanted tags, or one row of a constant if none has.

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from refluid.ops.core.checks import require, require_in_range
-from refluid.ops.core.infer import Described, ShapeDtype, described_like
+from refluid.ops.core.infer import Described, ShapeDtype, described_like, levels_of
 from refluid.ops.core.registry import op
 from refluid.ops.core.shapes import require_as_many_rows
 from refluid.ops.core.values import Ragged, last_at_most, plain
@@ -17,7 +17,20 @@ from refluid.ops.sequence.packing import count_of, inner_level, pick_pieces, req
 _infer_expand = described_like("X", lambda x: x._replace(shape=(-1, *x.shape[1:])))
 
 
-@op("sequence_expand", inputs="X Y", outputs="Out", differentiable="X", lod="aware", infer=_infer_expand)
+def _repeats_sequences(inputs: dict[str, list[Any]]) -> bool:
+    """Rows are repeated as often as Y has items; sequences may have any length."""
+    return levels_of(inputs["X"][0]) > 0
+
+
+@op(
+    "sequence_expand",
+    inputs="X Y",
+    outputs="Out",
+    differentiable="X",
+    lod="aware",
+    infer=_infer_expand,
+    finds_rows=_repeats_sequences,
+)
 def sequence_expand(x, y, *, ref_level=-1):
     """Repeats row or sequence i of x once for each item of sequence i of y's level ``ref_level``."""
     y = require_sequences(y, "Y")
@@ -127,7 +140,20 @@ def _infer_windows(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype((x.shape[0], x.shape[1] * height * width), x.dtype, lod_level=1)]}
 
 
-@op("im2sequence", inputs="X Y?", outputs="Out", differentiable="X", lod="aware", infer=_infer_windows)
+def _leaves_windows_out(inputs: dict[str, list[Any]]) -> bool:
+    """Sizes of images say which windows count."""
+    return bool(inputs.get("Y"))
+
+
+@op(
+    "im2sequence",
+    inputs="X Y?",
+    outputs="Out",
+    differentiable="X",
+    lod="aware",
+    infer=_infer_windows,
+    finds_rows=_leaves_windows_out,
+)
 def im2sequence(x, y=None, *, kernels, strides=(1, 1), paddings=(0, 0, 0, 0), out_stride=(1, 1)):
     """Each image as a sequence of its windows, from left to right and top to bottom.
 

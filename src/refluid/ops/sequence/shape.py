@@ -71,7 +71,15 @@ def _infer_unpad(inputs: Described, attrs: dict[str, Any]) -> Described:
     return {"Out": [ShapeDtype((-1, *x.shape[2:]) if len(x.shape) > 2 else (-1, 1), x.dtype, lod_level=1)]}
 
 
-@op("sequence_unpad", inputs="X Length", outputs="Out", differentiable="X", lod="aware", infer=_infer_unpad)
+@op(
+    "sequence_unpad",
+    inputs="X Length",
+    outputs="Out",
+    differentiable="X",
+    lod="aware",
+    infer=_infer_unpad,
+    finds_rows=True,
+)
 def sequence_unpad(x, length):
     """The first ``length`` elements of each row of x, as sequences."""
     model = x if isinstance(x, Ragged) else length
@@ -93,7 +101,15 @@ def sequence_unpad(x, length):
 _infer_slice = described_like("X", lambda x: x._replace(shape=(-1, *x.shape[1:])))
 
 
-@op("sequence_slice", inputs="X Offset Length", outputs="Out", differentiable="X", lod="aware", infer=_infer_slice)
+@op(
+    "sequence_slice",
+    inputs="X Offset Length",
+    outputs="Out",
+    differentiable="X",
+    lod="aware",
+    infer=_infer_slice,
+    finds_rows=True,
+)
 def sequence_slice(x, offset, length):
     """The ``length`` rows of each sequence from ``offset`` on."""
     x = require_single_level(x, "X")
