@@ -155,6 +155,7 @@ class PieceFunction:
         context = Context(
             report=self.checks.report,
             padded=self._options.padded,
+            exact=not self._options.padded,
             in_place=self._updates_in_place,
             eager_loops=self._options.eager_loops,
             sharded=bool(self._options.sharded),

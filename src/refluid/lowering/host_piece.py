@@ -112,6 +112,7 @@ class HostPiece(StepPiece):
             report=Checks(frozenset()).report,
             host=lambda op: HostContext(op, scope, options.place, env),
             padded=options.padded,
+            exact=not options.padded,
             pullbacks=this.pullbacks,
             eager_loops=options.eager_loops,
         )

@@ -49,6 +49,7 @@ class Context:
     report: Callable[[Operator, Check, Any], None] | None = None
     host: Callable[[Operator], Any] | None = None  # makes the context of a host op
     padded: bool = False  # whether sequences may have padding rows
+    exact: bool = False  # whether ops must not return any; pure functions may have some that an op has left
     in_place: Callable[[], bool] = _never  # whether the old state is no longer needed
     eager_loops: frozenset[int] = frozenset()  # loops that cannot be compiled, by the index of their block
     pullbacks: dict[int, Pullback] = field(default_factory=dict)
@@ -214,7 +215,7 @@ def _evaluate(
 ) -> dict[str, list[Any]]:
     arguments = _arguments(op, env)
     definition = op.definition
-    if not context.padded and definition.may_find_rows(arguments):
+    if context.exact and definition.may_find_rows(arguments):
         definition = ragged.without_room(definition)
     if context.sharded:
         rows = sharded.rows_to_update(op, arguments)
@@ -291,8 +292,9 @@ class BlockRunner:
         env = dict(env)
         key = None if self.context.key is None else fold_in(self.context.key, iteration)
         # On the host, rules that run blocks have removed padding.
-        padded = self.context.padded and not self.on_host
-        context = replace(self.context, key=key, report=self._report, pullbacks={}, padded=padded, in_place=_never)
+        padded, exact = self.context.padded and not self.on_host, self.context.exact or self.on_host
+        context = replace(self.context, key=key, report=self._report, pullbacks={}, in_place=_never)
+        context.padded, context.exact = padded, exact
         run(Schedule.of_inner(block), env, context)
         return env
 
@@ -334,7 +336,7 @@ class BlockRunner:
                 self._report(op, check, values)
 
         report = collect if iteration is not None else self.context.report
-        context = replace(self.context, key=key, report=report, pullbacks={}, padded=True, in_place=_never)
+        context = replace(self.context, key=key, report=report, pullbacks={}, padded=True, exact=False, in_place=_never)
         try:
             run(replace(Schedule.of_inner(block), ops=tuple(ops)), env, context)
         except PaddingError as error:
