@@ -18,6 +18,7 @@ from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.server.exchange import Buffers
 from refluid.runtime.server.server import REFUSALS, RestartedError, Server, describe
+from refluid.runtime.transport.addresses import address_of
 from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection
 from refluid.runtime.transport.listener import Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
@@ -42,7 +43,7 @@ class ListenAndServe(Exchange):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         server = Server(self._op, self._scope, self._place, Connection)
         handlers = {method: _handler(server, method, lambda: listener.refusals) for method in server.methods}
-        listener = listen(server.endpoint, handlers, threads=2 * MAX_STREAMS * (server.trainers + 3))
+        listener = listen(address_of(server.endpoint), handlers, threads=2 * MAX_STREAMS * (server.trainers + 3))
         health_service = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(health_service, listener.grpc)
         keep_freed_memory()

@@ -17,6 +17,7 @@ from refluid.errors import ServerError, ServersMissingError
 from refluid.log import Log
 from refluid.runtime.trainer.exchange_plan import Job
 from refluid.runtime.transport import wire
+from refluid.runtime.transport.addresses import address_of
 from refluid.runtime.transport.connection import Connection
 from refluid.runtime.transport.request import TRANSIENT
 from refluid.runtime.transport.security import failed_handshake
@@ -93,10 +94,12 @@ class Membership:
         unsafe = failed_handshake(error)
         if unsafe is not None:
             return unsafe
-        host = endpoint.rpartition(":")[0]
+        host = address_of(endpoint).rpartition(":")[0]
         try:
             socket.getaddrinfo(host.strip("[]"), None)
         except OSError as problem:
+            if endpoint in self._incarnations:  # it had an address, and may get one again
+                return f"cannot resolve host {host!r}"
             raise self._error(endpoint, f"cannot resolve host {host!r}: {problem}") from None
         return "no server listens there yet" if error.code() is grpc.StatusCode.UNAVAILABLE else "no reply"
 

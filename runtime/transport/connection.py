@@ -17,6 +17,7 @@ import grpc
 from prometheus_client import Counter
 
 from refluid.runtime.transport import security
+from refluid.runtime.transport.addresses import address_of
 
 SERVICE = "refluid.runtime.ParameterServer"
 MAILBOX = "refluid.runtime.Mailbox"
@@ -54,6 +55,7 @@ OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.dns_min_time_between_resolutions_ms", 1000),  # a server that comes back may have another address
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
 ]
 
@@ -72,8 +74,9 @@ class Connection:
         self.endpoint, self._service = endpoint, service
         self._sent = sent or Counter("sent_total", "Bytes sent", registry=None)
         self._received = received or Counter("received_total", "Bytes received", registry=None)
-        self._channel, self._certificates = security.open_channel(endpoint, OPTIONS)
-        self._replaced: list[grpc.Channel] = []  # whose certificates were renewed; their streams may still be in use
+        self._address = address_of(endpoint)
+        self._channel, self._certificates = security.open_channel(self._address, OPTIONS)
+        self._replaced: list[grpc.Channel] = []  # with older certificates or addresses; streams may still be in use
         self._methods: dict[str, Any] = {}
         self._idle: dict[str, list[Stream]] = {}
         self._choosing = threading.Lock()
@@ -85,11 +88,16 @@ class Connection:
         size = size_of(buffers)
         self._sent.inc(size)
         metadata, options = security.call_metadata(), {"timeout": timeout, "wait_for_ready": False}
-        if max(size, reply_size) > SMALL:
-            metadata = (*metadata, (SIZE_KEY, str(size + reply_size)))
-            reply = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), metadata=metadata, **options))
-        else:
-            reply = self._method(method)(b"".join(buffers), metadata=metadata, **options)
+        try:
+            if max(size, reply_size) > SMALL:
+                metadata = (*metadata, (SIZE_KEY, str(size + reply_size)))
+                reply = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), metadata=metadata, **options))
+            else:
+                reply = self._method(method)(b"".join(buffers), metadata=metadata, **options)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE and address_of(self.endpoint) != self._address:
+                self._connect_anew()  # the next attempt finds it
+            raise
         self._received.inc(len(reply))
         return reply
 
@@ -142,11 +150,12 @@ class Connection:
         return found
 
     def _connect_anew(self) -> None:
-        """Uses renewed certificates. Open streams have shown theirs; they are used until they are old."""
+        """Uses renewed certificates, or another address. Open streams are used until they are old or break."""
         with self._choosing:
             self._replaced.append(self._channel)
             self._methods = {}
-            self._channel, self._certificates = security.open_channel(self.endpoint, OPTIONS)
+            self._address = address_of(self.endpoint)
+            self._channel, self._certificates = security.open_channel(self._address, OPTIONS)
 
     def close(self) -> None:
         """Closes all streams and the channel."""

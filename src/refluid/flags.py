@@ -42,6 +42,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_paddle_num_threads": 1,
     "FLAGS_rpc_allow_plaintext": False,  # runtime: listen without TLS beyond this machine; refluid's own
     "FLAGS_rpc_deadline": 180000,
+    "FLAGS_rpc_endpoints_file": "",  # runtime: where servers are found that have moved; refluid's own
     "FLAGS_rpc_max_inflight_mb": 0,  # runtime: large messages that a process takes at once; 0: a quarter of the memory
     "FLAGS_rpc_retry_times": 3,
     "FLAGS_rpc_save_folders": "",  # runtime: where servers may write for trainers; refluid's, as all that follow
