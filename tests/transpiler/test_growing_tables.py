@@ -196,7 +196,10 @@ def test_the_id_that_stands_for_padding_is_refused():
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        ({"width": 4}, r"pushes emb@GRAD.block[01] as float32\[-1, 4\] rows; on this server it is float32\[-1, 3\] rows"),
+        (
+            {"width": 4},
+            r"pushes emb@GRAD.block[01] as float32\[-1, 4\] rows; on this server it is float32\[-1, 3\] rows",
+        ),
         ({"dtype": "float64"}, r"pushes emb@GRAD.block[01] as float64\[-1, 3\] rows; on this server it is float32"),
         ({"grows": False}, "pushes emb@GRAD, which this server does not have"),
     ],
