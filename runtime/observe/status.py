@@ -47,7 +47,9 @@ class Watcher:
 def _request(connection: Connection) -> Status | None:
     try:
         message = connection.call("Status", wire.encode(pb.Empty()), _REPLY_TIMEOUT)
-    except grpc.RpcError:
+    except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            raise ValueError(error.details()) from None
         return None
     return json.loads(wire.decode(pb.Text, message).text)
 

@@ -1,4 +1,5 @@
 import json
+from contextlib import closing
 
 import pytest
 from prometheus_client import generate_latest
@@ -6,10 +7,10 @@ from prometheus_client import generate_latest
 from cluster.jobs import free_endpoints
 from refluid.cli import main
 from refluid.runtime.observe.server_metrics import ServerMetrics
-from refluid.runtime.observe.status import amount, tables
+from refluid.runtime.observe.status import Watcher, amount, tables
 from refluid.runtime.server.membership import JoinAttempt, Membership
 from refluid.runtime.server.rounds import Rounds
-from refluid.runtime.transport import wire
+from refluid.runtime.transport import security, wire
 from refluid.runtime.transport.listener import listen
 from refluid.runtime.transport.wire import pb
 from refluid.tables import as_text
@@ -131,3 +132,16 @@ def test_the_command_needs_endpoints(capsys, monkeypatch):
     assert "no servers given: name them, such as 127.0.0.1:6174" in capsys.readouterr().err
     assert main(["status", "nowhere"]) == 2
     assert "invalid endpoint 'nowhere'" in capsys.readouterr().err
+
+
+def test_who_watches_without_the_token_is_told_so(monkeypatch):
+    monkeypatch.setenv("FLAGS_rpc_token", "the-token-of-the-job")
+    monkeypatch.setattr(security, "call_metadata", lambda: ())
+    (endpoint,) = free_endpoints(1)
+    server = listen(endpoint, {"Status": lambda message, context: wire.encode(pb.Text(text="{}"))}, threads=4)
+    server.start()
+    try:
+        with closing(Watcher([endpoint])) as watcher, pytest.raises(ValueError, match="no token of the job"):
+            watcher.request()
+    finally:
+        server.stop(None).wait()
