@@ -77,7 +77,7 @@ class Connection:
         self._address = address_of(endpoint)
         self._channel, self._certificates = security.open_channel(self._address, OPTIONS)
         self._replaced: list[grpc.Channel] = []  # with older certificates or addresses; streams may still be in use
-        self._methods: dict[str, Any] = {}
+        self._methods: dict[tuple[str, str], Any] = {}  # by name and by gRPC's form of the call
         self._idle: dict[str, list[Stream]] = {}
         self._choosing = threading.Lock()
         self._free_streams = threading.Semaphore(MAX_STREAMS)
@@ -91,7 +91,9 @@ class Connection:
         try:
             if max(size, reply_size) > SMALL:
                 metadata = (*metadata, (SIZE_KEY, str(size + reply_size)))
-                reply = b"".join(self._method(method + IN_CHUNKS)(chunks(buffers), metadata=metadata, **options))
+                form = "stream_stream" if size > LARGE else "unary_stream"  # which needs no thread for one chunk
+                sent = chunks(buffers) if size > LARGE else b"".join(buffers)
+                reply = b"".join(self._method(method + IN_CHUNKS, form)(sent, metadata=metadata, **options))
             else:
                 reply = self._method(method)(b"".join(buffers), metadata=metadata, **options)
         except grpc.RpcError as error:
@@ -139,14 +141,14 @@ class Connection:
                 stream.close()
         return Stream(self._method(method + STREAMED), timeout)
 
-    def _method(self, name: str) -> Any:
+    def _method(self, name: str, form: str = "") -> Any:
         if self._certificates is not None and self._certificates != security.Certificates.read():
             self._connect_anew()
-        found = self._methods.get(name)
+        form = form or ("stream_stream" if name.endswith((IN_CHUNKS, STREAMED)) else "unary_unary")
+        found = self._methods.get((name, form))
         if found is None:
-            is_stream = name.endswith((IN_CHUNKS, STREAMED))
-            make = self._channel.stream_stream if is_stream else self._channel.unary_unary
-            found = self._methods[name] = make(f"/{self._service}/{name}")
+            make = getattr(self._channel, form)
+            found = self._methods[name, form] = make(f"/{self._service}/{name}")
         return found
 
     def _connect_anew(self) -> None:
