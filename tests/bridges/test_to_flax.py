@@ -17,7 +17,7 @@ from refluid.errors import FeedError
 
 def model(drop=0.0):
     x, y = fluid.layers.data("x", [3]), fluid.layers.data("y", [1])
-    hidden = fluid.layers.batch_norm(fluid.layers.fc(x, 5, act="relu"))
+    hidden = fluid.layers.batch_norm(fluid.layers.fc(x, 5, act="sigmoid"))
     if drop:
         hidden = fluid.layers.dropout(hidden, drop)
     prediction = fluid.layers.fc(hidden, 1, param_attr=fluid.ParamAttr("last", trainable=drop == 0))
