@@ -76,5 +76,5 @@ def owners(heights: Sequence[int]) -> np.ndarray:
 def shared_out(ids: np.ndarray, parts: np.ndarray, count: int) -> list[np.ndarray]:
     """The positions of the ids that belong to each of ``count`` parts, by the part of each shard."""
     order, grouped, bounds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64), np.empty(count + 1, np.int64)
-    merging.partition(np.ascontiguousarray(ids), len(parts), parts, order, grouped, bounds)
+    merging.partition(np.ascontiguousarray(ids), merging.SHARD_SHIFT, parts, order, grouped, bounds)
     return [order[begin:end] for begin, end in pairwise(bounds.tolist())]

@@ -1,7 +1,7 @@
 """An embedding table of one server: rows with any ids, or those of a part of a table of fixed height.
 
 Batches of different ids are read and updated at once. Rows are spread over segments, each with a lock of its own, by
-their shard: a number that follows from the id alone. Shards are what servers share a table out by.
+the hash of their ids and independently of the shards that servers share a table out by: a single shard uses them all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refluid.ops.core.growing import SHARDS
 from refluid.runtime.tables.history import History
 from refluid.runtime.tables.kernels import layout, merging, optimizers, rows
 from refluid.runtime.tables.records import RecordForm
@@ -22,7 +21,7 @@ from refluid.runtime.tables.segment import Segment
 from refluid.runtime.tables.snapshot import Snapshot
 from refluid.runtime.tables.spans import spans
 
-_SEGMENTS = 4
+_SEGMENTS = 4  # a power of two
 _AGES = 1 << 16  # how finely rows are told apart by age
 _INDEX_BYTES = 10  # that the index takes for a row, at most
 
@@ -70,7 +69,7 @@ class Table:
     def __post_init__(self) -> None:
         count = 1 if self.fixed is not None else _SEGMENTS
         self.segments = [Segment(self.form, self.fixed) for _ in range(count)]
-        self._of_shards = np.arange(SHARDS, dtype=np.int64) % count
+        self._numbers = np.arange(count, dtype=np.int64)
         self._beginning, self._fills = self.beginning.numbers(), fills_of(self.fills or [0.0] * len(self.form.slots))
         self._rule = self.rule.numbers()
         self._history = History(self._rule)
@@ -270,7 +269,7 @@ class Table:
             return
         order, grouped = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
         bounds = np.empty(len(self.segments) + 1, np.int64)
-        merging.partition(np.ascontiguousarray(ids), SHARDS, self._of_shards, order, grouped, bounds)
+        merging.partition(np.ascontiguousarray(ids), merging.SEGMENT_SHIFT, self._numbers, order, grouped, bounds)
         for segment, begin, end in zip(self.segments, bounds[:-1], bounds[1:], strict=True):
             if end > begin:
                 yield segment, order[begin:end], grouped[begin:end]

@@ -33,6 +33,11 @@ class RemoteTable(RemoteArray):
         slices = sorted(inventory(self.session)[self.name], key=lambda part: part.start)
         return SlicedVariable(self.name, tuple(slices), self.dtype)
 
+    @property
+    def by_id(self) -> bool:
+        self.check_present()
+        return self.sliced.grows
+
     def read(self) -> np.ndarray:
         self.check_present()
         if self.sliced.grows:  # its shape is a hint

@@ -14,6 +14,7 @@ import numpy as np
 from refluid import backend
 from refluid.backend import Device
 from refluid.ir.vartype import VarType, as_dtype
+from refluid.ops.core.growing import NO_ROW
 from refluid.ops.core.values import SelectedRows
 from refluid.places import Place
 
@@ -46,7 +47,8 @@ def on_same_device(value: Any, before: Any) -> Any:
 class RemoteArray(ABC):
     """The value of a tensor that other processes hold: shape and dtype are known here, and values are read on use.
 
-    Every use reads anew. Indexing along the first axis reads only these rows.
+    Every use reads anew. Indexing along the first axis reads only these rows. Where rows have ids, integers are ids,
+    negative ones too.
 
     Attributes:
       any_ids: whether rows have any int64 numbers, so that the shape is a hint and there is no array of all.
@@ -56,6 +58,11 @@ class RemoteArray(ABC):
 
     def __init__(self, name: str, shape: Sequence[int], dtype: np.dtype):
         self.name, self.shape, self.dtype = name, tuple(shape), dtype
+
+    @property
+    def by_id(self) -> bool:
+        """Whether rows are chosen by their ids, any int64 but 2^63 - 1, and not by their places."""
+        return self.any_ids
 
     @abstractmethod
     def read(self) -> np.ndarray:
@@ -107,7 +114,13 @@ class RemoteArray(ABC):
             return np.flatnonzero(given)
         if given.size and given.dtype.kind not in "iu":
             raise IndexError(f"{self.name}: rows are chosen by integers, slices or a mask, not by {given.dtype}")
+        if given.dtype == np.uint64 and (given > NO_ROW).any():
+            raise IndexError(f"{self.name}: there is no row {given.max()}, rows have numbers of int64")
         rows = given.reshape(-1).astype(np.int64)
+        if self.by_id:
+            if (rows == NO_ROW).any():
+                raise IndexError(f"{self.name}: {NO_ROW} stands for padding and is the id of no row")
+            return rows
         wrong = rows[(rows < -height) | (rows >= height)]
         if wrong.size:
             raise IndexError(f"{self.name}: there is no row {wrong[0]}, it has {height} rows")

@@ -76,9 +76,9 @@ def train_locally(build, dtype="float32"):
     return {v.name: np.asarray(scope.find_var(v.name).value) for v in main.list_vars() if v.persistable}
 
 
-def train_as_job(build, servers, names=None, dtype="float32", **options):
+def train_as_job(build, servers, names=None, dtype="float32", steps=STEPS, **options):
     job = Job(build, servers, **options)
-    for batch in batches(names, dtype):
+    for batch in batches(names, dtype, steps):
         job.step([part(batch, trainer, len(job.trainers)) for trainer in range(len(job.trainers))])
     return job
 
@@ -130,6 +130,20 @@ def test_rows_have_any_ids_on_any_number_of_servers(servers):
         np.testing.assert_allclose(rows_of(job, table, WILD), local[table], rtol=1e-5, atol=1e-5)
     held = [table.table for server in job.servers.values() for table in server.server._exchange.shard.tables.values()]
     assert sum(map(len, held)) == 2 * (HEIGHT - 2)  # rows that were only read do not exist
+
+
+def test_a_trainer_reads_rows_by_their_ids():
+    job = train_as_job(model(OPTIMIZERS["sgd"], grows=True), 2, WILD, steps=3)
+    trainer = job.trainers[0]
+    with bound(trainer.session):
+        tensor, expected = fluid.core.LoDTensor(trainer["emb"]), rows_of(job, "emb", WILD)
+        np.testing.assert_array_equal(tensor[WILD], expected)
+        np.testing.assert_array_equal(tensor[-1], expected[2])  # -1 is an id as any other
+        np.testing.assert_array_equal(tensor[WILD.reshape(1, -1)[:, :4], 1], expected[None, :4, 1])
+        np.testing.assert_array_equal(tensor[:3], rows_of(job, "emb", np.arange(3)))
+        for wrong, problem in ((NO_ROW, "stands for padding"), (np.uint64(2**64 - 1), f"there is no row {2**64 - 1}")):
+            with pytest.raises(IndexError, match=f"emb: .*{problem}"):
+                tensor[wrong]
 
 
 def test_float64_tables_have_all_their_digits():

@@ -1,5 +1,7 @@
 """The index of a segment: open addressing over entries of 4 bytes, with some bits of the hash in each entry.
 
+An index of 2^n entries has fewer than 2^n rows, so n bits of an entry name the row, and the others are of the hash.
+
 Rows are found in three passes over a few ids at a time, so that the processor waits for many cache lines at once: the
 entry that an id may be at, the record that the entry points to, and the comparison of ids. A full index is replaced by
 one of twice the size, a little with every batch: until that is done, what is not in the new one is looked for in the
@@ -29,7 +31,6 @@ from refluid.runtime.tables.kernels.layout import (
     OLD_INDEX,
     OLD_MASK,
     RECORDS,
-    ROW_BITS,
     SAVED,
     SAVED_CAPACITY,
     SAVED_USED,
@@ -42,7 +43,6 @@ from refluid.runtime.tables.kernels.layout import (
 from refluid.runtime.tables.kernels.memory import kernel, part, pointer_to, prefetch
 
 AT_ONCE = 64  # ids that are looked for together
-_ROW = uint32((1 << ROW_BITS) - 1)
 _LINE = 64  # bytes
 _ENTRIES, _INTS, _MARKS = np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.uint8)
 
@@ -60,9 +60,19 @@ def hash_of(id):
 
 
 @part
-def _tag(hashed):
-    # The top bits: the lowest choose the entry, and those in between the segment and the shard.
-    return uint32((hashed >> uint64(64 - (32 - ROW_BITS))) << uint64(ROW_BITS))
+def _tag(hashed, mask):
+    # The top bits, as many as the number of a row leaves; the lowest choose the entry.
+    return uint32(hashed >> uint64(32)) & uint32(~int64(mask))
+
+
+@part
+def _row_in(entry, mask):
+    return int64(entry & uint32(mask)) - 1
+
+
+@part
+def _tag_in(entry, mask):
+    return entry & uint32(~int64(mask))
 
 
 @part
@@ -86,13 +96,13 @@ def record_words(control):
 def _probe(control, entries, mask, hashed, id):
     """The row of an id in one index, or -1. A record that is free keeps its last id, and is told by its version."""
     ids, words, stride = record_ids(control), record_words(control), control[WORDS]
-    place, tag = hashed & uint64(mask), _tag(hashed)
+    place, tag = hashed & uint64(mask), _tag(hashed, mask)
     while True:
         entry = entries[place]
         if entry == uint32(0):
             return int64(-1)
-        if (entry & ~_ROW) == tag:
-            row = int64(entry & _ROW) - 1
+        if _tag_in(entry, mask) == tag:
+            row = _row_in(entry, mask)
             if ids[row * stride // 2 + ID] == id and words[row * stride + control[HEADER] + VERSION] != uint32(DEAD):
                 return row
         place = (place + uint64(1)) & uint64(mask)
@@ -101,7 +111,7 @@ def _probe(control, entries, mask, hashed, id):
 @part
 def _has_entry(entries, mask, hashed, row):
     """Whether an index points to a row by this hash."""
-    place, wanted = hashed & uint64(mask), _tag(hashed) | uint32(row + 1)
+    place, wanted = hashed & uint64(mask), _tag(hashed, mask) | uint32(row + 1)
     while entries[place] != uint32(0):
         if entries[place] == wanted:
             return True
@@ -134,13 +144,13 @@ def find(control, ids, begin, end, rows, hashes):
         hashes[i - begin] = hashed
         prefetch(control[INDEX] + int64(hashed & mask) * 4)
     for i in range(end - begin):
-        place, tag = hashes[i] & mask, _tag(hashes[i])
+        place, tag = hashes[i] & mask, _tag(hashes[i], mask)
         while True:
             entry = entries[place]
-            if entry == uint32(0) or (entry & ~_ROW) == tag:
+            if entry == uint32(0) or _tag_in(entry, mask) == tag:
                 break
             place = (place + uint64(1)) & mask
-        rows[i] = int64(entry & _ROW) - 1
+        rows[i] = _row_in(entry, mask)
         if rows[i] >= 0:
             begins = control[RECORDS] + rows[i] * size
             for line in range(0, size, _LINE):
@@ -159,7 +169,7 @@ def _put(entries, mask, hashed, row):
     place = hashed & uint64(mask)
     while entries[place] != uint32(0):
         place = (place + uint64(1)) & uint64(mask)
-    entries[place] = _tag(hashed) | uint32(row + 1)
+    entries[place] = _tag(hashed, mask) | uint32(row + 1)
 
 
 @part
@@ -231,13 +241,13 @@ def migrate(control, count):
     end = min(begin + count, mask + 1)
     for place in range(begin, end):
         if place + 16 < end and old[place + 16] != uint32(0):
-            prefetch(control[RECORDS] + (int64(old[place + 16] & _ROW) - 1) * control[WORDS] * 4)
+            prefetch(control[RECORDS] + _row_in(old[place + 16], mask) * control[WORDS] * 4)
         entry = old[place]
         if entry == uint32(0):
             continue
-        row = int64(entry & _ROW) - 1
+        row = _row_in(entry, mask)
         hashed = hash_of(ids[row * stride + ID])
-        if _tag(hashed) != (entry & ~_ROW):
+        if _tag(hashed, mask) != _tag_in(entry, mask):
             continue  # stale: the record belongs to another id
         if words[row * control[WORDS] + control[HEADER] + VERSION] == uint32(DEAD):
             continue

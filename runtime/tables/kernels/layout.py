@@ -41,6 +41,5 @@ DEAD = 0xFFFFFFFF  # the version of a record that belongs to no row
 CHANGED, UNSAVED, IS_SAVED = 1, 2, 128
 CHAINS = (CHANGED, UNSAVED)  # the snapshots that deltas follow, each with its own
 
-# An entry of the index: 0 if it is empty; otherwise some bits of the hash, and the number of the record + 1.
-ROW_BITS = 27
-MOST_ROWS = (1 << ROW_BITS) - 2
+# An entry of the index is 0 if it is empty; otherwise it has the number of the record + 1, and bits of the hash.
+MOST_ROWS = 1 << 31

@@ -7,9 +7,9 @@ from numba import int64, uint64  # pyright: ignore[reportPrivateImportUsage]
 from refluid.runtime.tables.kernels.index import hash_of
 from refluid.runtime.tables.kernels.memory import IDS, VALUES, kernel
 
-# Bits of a hash: the lowest 32 choose a place in an index, the highest 5 are compared there; these choose the shard.
-SHARD_SHIFT = 36
-MOST_SHARDS = 1 << 16
+# Bits of a hash: the lowest 32 choose a place in an index, and the highest are compared there. From these on they
+# choose the shard and, independently of it, the segment of the server that holds the shard.
+SHARD_SHIFT, SEGMENT_SHIFT = 36, 52
 
 
 @kernel(f"int64({IDS}, int64[::1], int64[::1], int64[::1], int64)")
@@ -62,16 +62,16 @@ spread_rows32, spread_rows64 = (kernel(_ROWS.format(kind))(_spread_rows) for kin
 
 
 @kernel(f"void({IDS}, int64, {IDS}, int64[::1], int64[::1], int64[::1])")
-def partition(ids, shards, parts, order, grouped, bounds):
-    """Groups ids by the part that their shard belongs to, in their order.
+def partition(ids, shift, parts, order, grouped, bounds):
+    """Groups ids by the part that their shard, or segment, belongs to, in their order.
 
-    ``parts`` names the part of each shard. Writes the positions of ids, part by part, the ids themselves, and where
-    each part begins and ends.
+    ``parts`` names the part of each, a power of two of them, which is chosen by the bits of the hash from ``shift`` on.
+    Writes the positions of ids, part by part, the ids themselves, and where each part begins and ends.
     """
-    mask = uint64(shards - 1)
+    mask = uint64(len(parts) - 1)
     bounds[:] = 0
     for i in range(len(ids)):
-        order[i] = parts[int64((hash_of(ids[i]) >> uint64(SHARD_SHIFT)) & mask)]
+        order[i] = parts[int64((hash_of(ids[i]) >> uint64(shift)) & mask)]
         bounds[order[i] + 1] += 1
     for part in range(1, len(bounds)):
         bounds[part] += bounds[part - 1]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refluid.runtime.tables.batches import merged, spread, unique
-from refluid.runtime.tables.kernels.merging import partition, shards_of
+from refluid.runtime.tables.kernels.merging import SHARD_SHIFT, partition, shards_of
 
 IDS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5), max_size=300)
 
@@ -45,7 +45,7 @@ def test_ids_are_grouped_by_the_part_of_their_shard(parts):
     shards, owners = np.empty(len(ids), np.int64), np.arange(256) % parts
     shards_of(ids, 256, shards)
     order, grouped, bounds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64), np.empty(parts + 1, np.int64)
-    partition(ids, 256, owners, order, grouped, bounds)
+    partition(ids, SHARD_SHIFT, owners, order, grouped, bounds)
     np.testing.assert_array_equal(ids[order], grouped)
     for part in range(parts):
         mine = order[bounds[part] : bounds[part + 1]]

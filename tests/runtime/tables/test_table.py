@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from refluid.ops.core.growing import ROW_INITIALIZERS
+from refluid.ops.core.growing import ROW_INITIALIZERS, SHARDS
 from refluid.ops.core.noise import fold_in
 from refluid.ops.host.distributed import begin_rows
 from refluid.runtime.tables.kernels import layout
+from refluid.runtime.tables.kernels.merging import shards_of
 from refluid.runtime.tables.records import RecordForm
 from refluid.runtime.tables.rules import Beginning, Rule
 from refluid.runtime.tables.table import Table
@@ -84,6 +85,17 @@ def test_rows_are_found_while_the_table_grows():
         np.testing.assert_array_equal(table.read(ids[seen]), start[seen] + values[seen])
     assert len(table) == len(ids)
     assert table.bytes < 1.3 * len(ids) * table.form.bytes
+
+
+def test_a_server_with_one_shard_has_rows_in_all_segments():
+    """Or 256 servers would hold a quarter of what they can, each under one lock."""
+    table, ids = uniform(), any_ids(40_000)
+    shards = np.empty(len(ids), np.int64)
+    shards_of(ids, SHARDS, shards)
+    chosen = ids[shards == 17]
+    table.update(chosen, np.ones((len(chosen), 4), np.float32), table.begin_step(1.0))
+    assert len(table) == len(chosen) > 100
+    assert min(map(len, table.segments)) > len(chosen) / 8
 
 
 def test_a_batch_may_repeat_an_id():
