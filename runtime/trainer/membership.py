@@ -46,9 +46,12 @@ class Membership:
     ):
         self.caller = pb.Caller(trainer=job.trainer, incarnation=secrets.randbits(63))
         self.sequence = dict.fromkeys(job.endpoints, 0)  # the number of the last push to each server
+        self._acknowledged = dict.fromkeys(job.endpoints, 0)  # the last one that it has replied to
         self._job, self._connections, self._log, self._error = job, connections, log, error
         self.barriers = 0  # passed so far
         self.lost = 0  # updates that servers have lost when they were restarted
+        self._held: set[str] = set()  # servers that have had parameters of this job
+        self._reported = dict.fromkeys(job.endpoints, 0)  # up to which push its losses are counted already
         self._incarnations: dict[str, int] = {}  # of the servers
         self._stopped = threading.Event()
         self._heart = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
@@ -121,22 +124,29 @@ class Membership:
         reply = wire.decode(pb.JoinReply, message)
         known = self._incarnations.get(endpoint)
         if known is None:
-            self.sequence[endpoint] = reply.sequence
+            self.sequence[endpoint] = self._acknowledged[endpoint] = reply.sequence
         elif known != reply.incarnation:
             self._restarted(endpoint, reply)
         self._incarnations[endpoint] = reply.incarnation
 
+    def replied(self, endpoint: str, *, pushed: bool) -> None:
+        """A server has replied to an exchange: it has parameters, and the last push if that is what it was."""
+        self._held.add(endpoint)
+        if pushed:
+            self._acknowledged[endpoint] = self.sequence[endpoint]
+
     def _restarted(self, endpoint: str, reply: Any) -> None:
-        """A server was restarted; it may lack updates, but for the last one, which is about to be sent again."""
-        sent = self.sequence[endpoint]
-        lost = max(0, sent - 1 - reply.sequence)
-        if lost and not reply.restored:
+        """A server was restarted; it may lack updates. One that it has not acknowledged is sent again."""
+        sent = self._acknowledged[endpoint]
+        lost = max(0, sent - max(reply.sequence, self._reported[endpoint]))
+        if endpoint in self._held and not reply.restored:
             raise self._error(
                 endpoint,
-                f"it was restarted and has {reply.sequence} of the {sent} updates sent: its parameters are lost. "
+                f"it was restarted and has {reply.sequence} of {sent} updates: its parameters are lost. "
                 "Servers that keep snapshots (FLAGS_rpc_server_snapshots) go on where they were",
             )
         self.lost += lost
+        self._reported[endpoint] = sent
         self._log.warning("a server was restarted", server=endpoint, lost_updates=lost, sent=sent)
 
     def leave(self) -> None:

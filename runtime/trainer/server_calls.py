@@ -112,6 +112,7 @@ class ServerCalls:
             for endpoint, message in messages.items():
                 again = partial(self._send_again, endpoint, purpose, message, steps, seen.get(endpoint, 0))
                 reply, received = self._collect(requests[endpoint], again)
+                self._members.replied(endpoint, pushed=purpose == STEP)
                 found[endpoint] = Tensors(wire.decode_tensors(reply, received), reply.version)
         finally:
             for request in requests.values():

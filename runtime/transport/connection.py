@@ -29,6 +29,10 @@ SIZE_KEY = "refluid-bytes"  # of a call's metadata: how large its message and th
 MAX_STREAMS = 4  # per connection, as each takes a thread of the server
 _STREAM_AGE = 0.25  # of a timeout: gRPC's deadline is for the whole stream, not for one reply
 
+# These have a connection of their own, so that they do not wait behind a large message.
+_APART = ("Heartbeat", "Leave", "Ping")
+_APART_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]  # gRPC shares connections otherwise
+
 # Control calls that may safely arrive twice are retried by gRPC. Exchanges have a policy of their own (see `request`),
 # and a trainer that joins reports which servers it waits for.
 _RETRIED = ("Leave", "Status", "Inventory", "Snapshot", "Tables")
@@ -47,14 +51,24 @@ _SERVICE_CONFIG = {
     ]
 }
 
+# Either side notices within 20 s that the other does not reply to its pings: a cut may be in one direction only, and
+# nobody closes the connections of a machine that is gone. gRPC itself replies, whatever its process is busy with.
+_PING_AFTER, _PING_TIMEOUT = 10_000, 10_000  # ms without a byte from the other side
+
 OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.so_reuseport", 0),  # two servers on one port would share the calls between them
     ("grpc.enable_http_proxy", 0),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.keepalive_time_ms", _PING_AFTER),
+    ("grpc.keepalive_timeout_ms", _PING_TIMEOUT),
+    ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT),  # of pings that measure the network, in whose stead no other is sent
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", _PING_AFTER // 2),
     ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.min_reconnect_backoff_ms", 3000),  # what one attempt to connect may take: a far server, with TLS
     ("grpc.dns_min_time_between_resolutions_ms", 1000),  # a server that comes back may have another address
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
 ]
@@ -76,6 +90,7 @@ class Connection:
         self._received = received or Counter("received_total", "Bytes received", registry=None)
         self._address = address_of(endpoint)
         self._channel, self._certificates = security.open_channel(self._address, OPTIONS)
+        self._apart: grpc.Channel | None = None  # for control calls
         self._replaced: list[grpc.Channel] = []  # with older certificates or addresses; streams may still be in use
         self._methods: dict[tuple[str, str], Any] = {}  # by name and by gRPC's form of the call
         self._idle: dict[str, list[Stream]] = {}
@@ -147,15 +162,21 @@ class Connection:
         form = form or ("stream_stream" if name.endswith((IN_CHUNKS, STREAMED)) else "unary_unary")
         found = self._methods.get((name, form))
         if found is None:
-            make = getattr(self._channel, form)
+            make = getattr(self._open_apart() if name in _APART else self._channel, form)
             found = self._methods[name, form] = make(f"/{self._service}/{name}")
         return found
+
+    def _open_apart(self) -> grpc.Channel:
+        with self._choosing:
+            if self._apart is None:
+                self._apart, _ = security.open_channel(self._address, [*OPTIONS, *_APART_OPTIONS])
+            return self._apart
 
     def _connect_anew(self) -> None:
         """Uses renewed certificates, or another address. Open streams are used until they are old or break."""
         with self._choosing:
-            self._replaced.append(self._channel)
-            self._methods = {}
+            self._replaced += self._channels()
+            self._methods, self._apart = {}, None
             self._address = address_of(self.endpoint)
             self._channel, self._certificates = security.open_channel(self._address, OPTIONS)
 
@@ -165,8 +186,11 @@ class Connection:
         for streams in self._idle.values():
             for stream in streams:
                 stream.close()
-        for channel in (self._channel, *self._replaced):
+        for channel in (*self._channels(), *self._replaced):
             channel.close()
+
+    def _channels(self) -> list[grpc.Channel]:
+        return [self._channel] if self._apart is None else [self._channel, self._apart]
 
 
 class Stream:

@@ -27,7 +27,7 @@ class RetryPolicy:
 
     timeout: float  # seconds, for one reply and for all attempts together
     first_pause: float = 0.1
-    longest_pause: float = 2.0
+    longest_pause: float = 1.0
 
     def allows(self, error: grpc.RpcError, seconds: float) -> bool:
         """Whether to send again after an error, ``seconds`` after the first attempt."""

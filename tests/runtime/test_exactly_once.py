@@ -12,6 +12,8 @@ import pytest
 
 import paddle.fluid as fluid
 from refluid import flags
+from refluid.errors import ServerError
+from refluid.runtime.trainer.gather import inventory
 from refluid.runtime.transport.request import RetryPolicy
 from simulated_cluster import EXE, InMemoryConnection, Job, Server, bound, close_jobs, shipped
 
@@ -70,6 +72,13 @@ def job(tmp_path, monkeypatch):
     flags.write_flag("FLAGS_rpc_server_log_sync", True)
 
 
+def kill(job, endpoint):
+    """Kills a server, and starts it again."""
+    old = job.servers[endpoint]
+    old.server._recovery.close(finished=False)
+    job.servers[endpoint] = Server(old.program, old.startup, job.servers)
+
+
 def train(job):
     """Pushes +1 and kills the server now and then; returns the sum."""
     (trainer,), (endpoint,) = job.trainers, job.endpoints
@@ -78,9 +87,7 @@ def train(job):
     with bound(trainer.session):
         for push in range(PUSHES):
             if push in kills:
-                old = job.servers[endpoint]
-                old.server._recovery.close(finished=False)
-                job.servers[endpoint] = Server(old.program, old.startup, job.servers)
+                kill(job, endpoint)
             elif push % 97 == 50:
                 job.servers[endpoint].server._recovery.snapshot()
             EXE.run(trainer.program, feed=feed, scope=trainer.scope)
@@ -104,3 +111,29 @@ def test_without_a_log_what_is_lost_is_reported_to_the_last_update(job):
     assert found == PUSHES - lost
     server = running.servers[running.endpoints[0]].server
     assert server.metrics.status([])["recovery"]["restored"]
+
+
+def test_what_is_lost_between_two_pushes_is_reported_too_and_once(job):
+    running = job()
+    (trainer,), (endpoint,) = running.trainers, running.endpoints
+    feed = {"x": np.full(3, -1.0, "float32")}
+    with bound(trainer.session):
+        for pushes, lost in [(5, 5), (2, 7)]:
+            for _ in range(pushes):
+                EXE.run(trainer.program, feed=feed, scope=trainer.scope)
+            trainer.session.flush()
+            kill(running, endpoint)
+            inventory(trainer.session)  # whatever call is the next one
+            trainer.session.barrier()
+            assert trainer.session.lost_updates == lost
+    assert (running.whole("sum") == 0).all()
+
+
+def test_a_server_that_lost_its_first_parameters_is_an_error(job):
+    flags.write_flag("FLAGS_rpc_server_snapshots", "")
+    running = job()
+    (trainer,), (endpoint,) = running.trainers, running.endpoints
+    old = running.servers[endpoint]
+    running.servers[endpoint] = Server(old.program, old.startup, running.servers)
+    with bound(trainer.session), pytest.raises(ServerError, match="restarted .* parameters are lost.*snapshots"):
+        trainer.session._before_retry(endpoint, "UNAVAILABLE", 0.0)

@@ -35,6 +35,8 @@ def test_a_trainer_that_was_killed_is_evicted_after_a_while(jobs):
 
 def test_a_trainer_whose_server_was_killed_names_it_and_ends(jobs):
     servers, trainer = jobs.roles({"steps": 10**6, "trainers": 1}, FLAGS_rpc_deadline="3000")
+    for server in servers:
+        server.wait_for("Server listening")  # however long that takes, the trainer has 3 s
     orphan = trainer(0)
     for server in servers:
         server.wait_for("trainer=0")

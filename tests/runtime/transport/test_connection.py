@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
+from cluster.proxy import Proxy
 from refluid.runtime.launch.ports import HeldPorts
 from refluid.runtime.transport.connection import MAX_STREAMS, SMALL, Connection
 from refluid.runtime.transport.listener import listen
@@ -224,3 +225,14 @@ def test_control_calls_are_retried_by_grpc(server, connection):
     assert server.heard.count(b"unavailable") == 1
     assert connection.call("Leave", [b"unavailable"], 20.0) == b"<unavailable>"
     assert server.heard.count(b"unavailable") == 3
+
+
+def test_a_control_call_does_not_wait_behind_other_messages(server):
+    with Proxy(server.endpoint) as proxy:
+        connection = Connection(proxy.endpoint)
+        assert connection.call("Echo", [b"hello"], 20.0) == b"<hello>"
+        proxy.forget()  # what is sent on connections there are goes nowhere
+        assert connection.call("Leave", [b"bye"], 20.0) == b"<bye>"
+        with pytest.raises(grpc.RpcError, match=r"(?i)deadline exceeded"):
+            connection.call("Echo", [b"hello"], 0.2)
+        connection.close()
