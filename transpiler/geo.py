@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from refluid.ir import OP_ROLE, OP_ROLE_VAR, OpRole, Program, VarType
+from typing import Any
+
+from refluid.ir import OP_ROLE, OP_ROLE_VAR, Block, Operator, OpRole, Program, VarType
 from refluid.ir.modes import DELTA
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.listening import append_listen, new_block
-from refluid.transpiler.lookups import LOOKUPS
+from refluid.transpiler.lookups import LOOKUPS, look_up_remotely
 from refluid.transpiler.parts import Parts
 from refluid.transpiler.placement import Placed, Placement
+from refluid.transpiler.trainer import leave_merging_to_sends, lookup_attrs
 
 
 def check_geo(parts: Parts) -> None:
@@ -23,15 +26,27 @@ def check_geo(parts: Parts) -> None:
 
 
 def geo_trainer_program(program: Program, exchange: Exchange, push_nums: int) -> Program:
-    """Appends the exchange to a training program, which is otherwise unchanged.
+    """Appends the exchange to a training program.
 
-    It sends parameters, of which the runtime computes the deltas, and for tables the ids that were looked up.
+    It sends parameters, of which the runtime computes the deltas, and for tables the ids that were looked up. Of tables
+    that grow, trainers hold copies of some rows: lookups read them, and the exchange trains them, given gradients and
+    the learning rate.
     """
     program = program.clone()
     block = program.global_block()
     averages = _averages(program, exchange.placement)
+    growing = {placed.param: placed for placed in exchange.placement.params if placed.grows}
+    updates = {op.input("Param")[0]: op for op in block.ops if growing.keys() & set(op.input("Param"))}
+    updating = {id(op) for op in updates.values()}
+    ops = [op for op in block.ops if id(op) not in updating]
+    ids_of = {placed.param: _looked_up(program, placed) for placed in exchange.placement.params}
+    block.ops = look_up_remotely(ops, {name: _lookup_attrs(placed, exchange) for name, placed in growing.items()})
+    count = len(block.ops)
     for placed in exchange.placement.params:
-        ids = _looked_up(program, placed)
+        if placed.grows:
+            _train(block, placed, updates[placed.param], exchange, push_nums)
+            continue
+        ids = ids_of[placed.param]
         block.append_op(
             type="send",
             inputs={"X": [placed.param, *ids]},
@@ -47,8 +62,33 @@ def geo_trainer_program(program: Program, exchange: Exchange, push_nums: int) ->
                 "averages": averages,
             },
         )
+    leave_merging_to_sends(block.ops[:count], block.ops[count:])
     exchange.pull(block)
+    program.changed()
     return program
+
+
+def _lookup_attrs(placed: Placed, exchange: Exchange) -> dict[str, Any]:
+    wire = {} if placed.options.wire == "native" else {"wire": placed.options.wire}
+    return {**lookup_attrs(placed, exchange), "trainer_budget": placed.options.trainer_budget, **wire}
+
+
+def _train(block: Block, placed: Placed, update: Operator, exchange: Exchange, push_nums: int) -> None:
+    """Sends a gradient, and the rate that the runtime trains copies of rows with."""
+    block.append_op(
+        type="send",
+        inputs={"X": [*update.input("Grad"), *update.input("LearningRate")]},
+        attrs={
+            **_lookup_attrs(placed, exchange),
+            OP_ROLE: int(OpRole.RPC),
+            OP_ROLE_VAR: [placed.param, placed.grad],
+            "table_name": placed.param,
+            "send_varnames": placed.names,
+            "sections": placed.sections,
+            "geo_push_nums": push_nums,
+            "is_sparse": True,
+        },
+    )
 
 
 def _averages(program: Program, placement: Placement) -> bool:

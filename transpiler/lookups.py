@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from refluid.ir import OP_ROLE, Operator, OpRole, Program
+from refluid.ir import OP_ROLE, Operator, OpRole, Program, VarType
+from refluid.ir.modes import Mode
 from refluid.ir.slices import NO_ROW
 from refluid.ir.table_options import TABLE_OPTIONS, TableOptions
 from refluid.transpiler.dataflow import Flow
@@ -46,11 +47,24 @@ def growing_tables(program: Program, remote: Set[str]) -> set[str]:
     return {name for name in remote if all(op.attrs.get("is_distributed") for op in lookups if op.input("W") == [name])}
 
 
-def options_of(program: Program, growing: Set[str]) -> dict[str, TableOptions]:
+def trained_by_rows(program: Program, parts: Parts, tables: Set[str]) -> set[str]:
+    """The tables of which GEO trainers train single rows: by SGD, which leaves the other rows as they are."""
+    variables = program.global_block().vars
+    return {
+        update.param.name
+        for update in parts.updates
+        if update.param.name in tables
+        and update.optimizer.type == "sgd"
+        and variables[update.optimizer.input("Grad")[0]].type == VarType.SELECTED_ROWS
+        and not any(update.param.name in op.input_arg_names for op in update.ops if op is not update.optimizer)
+    }
+
+
+def options_of(program: Program, growing: Set[str], mode: Mode) -> dict[str, TableOptions]:
     """The options of tables, by name.
 
     Raises:
-      ValueError: two lookups of a table give different ones, or the table does not grow.
+      ValueError: two lookups of a table give different ones, the table does not grow, or the mode has no use for one.
     """
     found: dict[str, str] = {}
     for op in program.global_block().ops:
@@ -60,12 +74,29 @@ def options_of(program: Program, growing: Set[str]) -> dict[str, TableOptions]:
         (table,) = op.input("W")
         if table not in growing:
             raise ValueError(
-                f"table {table} has table_options, but its rows do not live on servers only: trainers hold it in GEO "
-                "training, and where other operators use it than lookups with is_sparse=True and is_distributed=True"
+                f"table {table} has table_options, but its rows do not live on servers only: trainers hold it where "
+                "other operators use it than lookups with is_sparse=True and is_distributed=True, and in GEO training "
+                "with weight decay, which changes all rows in every step"
             )
         if found.setdefault(table, text) != text:
             raise ValueError(f"two lookups give table {table} different options: {found[table]} and {text}")
-    return {table: TableOptions.parse(text) for table, text in found.items()}
+    options = {table: TableOptions.parse(text) for table, text in found.items()}
+    for table, chosen in options.items():
+        _check_mode(table, chosen, mode)
+    return options
+
+
+def _check_mode(table: str, options: TableOptions, mode: Mode) -> None:
+    if mode is Mode.GEO and (options.min_count > 1 or options.probability < 1.0):
+        raise ValueError(
+            f"table {table} has table_options min_count or probability, but GEO trainers train rows by themselves "
+            "before servers hear of their ids: leave them out, or use another mode"
+        )
+    if mode is not Mode.GEO and options.trainer_budget != TableOptions().trainer_budget:
+        raise ValueError(
+            f"table {table} has table_options trainer_budget, but only GEO trainers hold rows; "
+            "budget is that of servers"
+        )
 
 
 def look_up_remotely(ops: Sequence[Operator], tables: Mapping[str, Mapping[str, Any]]) -> list[Operator]:

@@ -14,7 +14,7 @@ from refluid.ir.slices import Slice
 from refluid.ir.table_options import TableOptions
 from refluid.transpiler.config import DistributeTranspilerConfig, choose_mode
 from refluid.transpiler.dispatch import PSDispatcher, RoundRobin
-from refluid.transpiler.lookups import growing_tables, options_of, remote_tables
+from refluid.transpiler.lookups import growing_tables, options_of, remote_tables, trained_by_rows
 from refluid.transpiler.parts import Update, take_apart
 from refluid.transpiler.slices import count_slices, share_out, slice_name, slice_variable
 
@@ -103,9 +103,11 @@ def place(
     config = config or DistributeTranspilerConfig()
     mode = choose_mode(config, sync_mode)
     parts = take_apart(program)
-    remote = set() if mode is Mode.GEO else remote_tables(program, parts)
+    remote = remote_tables(program, parts)
     growing = growing_tables(program, remote)
-    options = options_of(program, growing)
+    if mode is Mode.GEO:  # other tables are trained as a whole
+        remote = growing = trained_by_rows(program, parts, growing)
+    options = options_of(program, growing, mode)
     dispatcher = make_dispatcher(config.split_method, endpoints)
     dispatcher.reset()
     params = []

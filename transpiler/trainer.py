@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from refluid.ir import Operator, Program, VarType
 from refluid.transpiler.exchange import Exchange
 from refluid.transpiler.gradients import Gradients, gradients_on_trainer
 from refluid.transpiler.lookups import look_up_remotely
 from refluid.transpiler.parts import Parts, take_apart
+from refluid.transpiler.placement import Placed
 
 
 def trainer_program(program: Program, exchange: Exchange, *, compensated: bool = False) -> Program:
@@ -23,21 +25,11 @@ def trainer_program(program: Program, exchange: Exchange, *, compensated: bool =
     parts = take_apart(program)
     gradients = gradients_on_trainer(parts, exchange.placement.mode)
     early, late = _split_at_update(_staying(block.ops, parts, gradients), parts)
-    tables = {
-        placed.param: {
-            "table_names": placed.names,
-            "epmap": placed.endpoints,
-            "height_sections": placed.sections,
-            **({"grows": True} if placed.grows else {}),
-            **exchange.attrs,
-        }
-        for placed in exchange.placement.params
-        if placed.remote
-    }
+    tables = {placed.param: lookup_attrs(placed, exchange) for placed in exchange.placement.params if placed.remote}
     block.ops = look_up_remotely(early, tables)
     count = len(block.ops)
     exchange.push(block, gradients.sent, set() if compensated else _linear(parts, gradients))
-    _leave_merging_to_sends(block.ops[:count], block.ops[count:])
+    leave_merging_to_sends(block.ops[:count], block.ops[count:])
     block.ops = _sent_where_ready(block.ops[:count], block.ops[count:])
     exchange.pull(block)
     block.ops += late
@@ -45,7 +37,18 @@ def trainer_program(program: Program, exchange: Exchange, *, compensated: bool =
     return program
 
 
-def _leave_merging_to_sends(ops: Sequence[Operator], pushes: Sequence[Operator]) -> None:
+def lookup_attrs(placed: Placed, exchange: Exchange) -> dict[str, Any]:
+    """The attributes of lookups in a table on servers."""
+    return {
+        "table_names": placed.names,
+        "epmap": placed.endpoints,
+        "height_sections": placed.sections,
+        **({"grows": True} if placed.grows else {}),
+        **exchange.attrs,
+    }
+
+
+def leave_merging_to_sends(ops: Sequence[Operator], pushes: Sequence[Operator]) -> None:
     """Has sums of sparse gradients that are only sent keep repeated rows.
 
     A send makes rows unique by hashing their ids; sorting them in the compiled step would take many times as long.

@@ -189,7 +189,7 @@ class Shard:
         gathered = {table.update.param: table.gather(pushes) for table in self.tables.values()}
         for table in self.growing:  # before anything is applied
             table.check_room(gathered[table.update.param][0])
-        if update.step is not None:
+        if update.step is not None and not self._has_rows_only(pushes, update):
             squares = {
                 table.update.squares: table.squares(gathered[param][1], scale)
                 for param, table in self.tables.items()
@@ -206,6 +206,11 @@ class Shard:
         for param, table in self.tables.items():
             rate, factor = (self._number(name) for name in (table.update.rate, table.update.factor))
             table.apply(*gathered[param], rate, scale * factor)
+
+    def _has_rows_only(self, pushes: Sequence[Mapping[str, Value]], update: _Update) -> bool:
+        """Whether a push has nothing but rows, as when a trainer of GEO mode gives copies of rows up."""
+        needed = {name for name, _ in update.feeds if name != TRAINER_ID}
+        return not self._per_trainer and bool(needed) and not any(needed & push.keys() for push in pushes)
 
     def _number(self, name: str | None) -> float:
         return 1.0 if name is None else float(np.asarray(self._held(name)).reshape(-1)[0])

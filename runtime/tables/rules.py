@@ -86,6 +86,11 @@ class Rule:
             return False
         return self.l2 != 0.0 or self.l1 != 0.0 or self.optimizer not in ("sgd", "adagrad")
 
+    @property
+    def saved_as(self) -> str:
+        """What files call it. GEO trainers add the work of SGD to rows, so any job with SGD goes on with them."""
+        return "sgd" if self.optimizer == "add" else self.optimizer
+
     def numbers(self) -> np.ndarray:
         """What kernels read."""
         found = np.zeros(optimizers.RULE_SIZE)

@@ -24,7 +24,8 @@ class TrainerExchange(Exchange):
 
     def declare(self, suffix: str = "") -> None:
         """Declares the variables of the plan to the servers, which refuse what they do not have."""
-        self.session.declare(_tensors(self.plan.pushes, suffix), _tensors(self.plan.pulls))
+        tables = [trained.table for trained in self.plan.trained]
+        self.session.declare(_tensors([*self.plan.pushes, *tables], suffix), _tensors(self.plan.pulls))
 
     def read(self) -> Replies:
         """Requests all parameters as they are now."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +84,16 @@ class Lookup:
     padding: int
     keeps_last: bool  # ids of shape [..., 1] lose their last dim, others keep all
     operator: Operator
+    trainer_budget: int = 0  # GEO: bytes that copies of its rows may take on a trainer; 0 for any
+
+
+@dataclass(frozen=True)
+class TrainedTable:
+    """A table that grows, of which a trainer of GEO mode trains copies of rows by itself."""
+
+    table: SlicedVariable
+    grad: str
+    rate: str  # the variable of the learning rate
 
 
 @dataclass
@@ -93,6 +104,7 @@ class ExchangePlan:
     pushes: list[SlicedVariable] = field(default_factory=list)
     pulls: list[SlicedVariable] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
+    trained: list[TrainedTable] = field(default_factory=list)
     dropped: list[Variable] = field(default_factory=list)  # tables that trainers do not hold
     kept: list[str] = field(default_factory=list)  # variables of trainers; servers hold only their initial values
     initial: bool = False
@@ -107,10 +119,12 @@ def read_plan(ops: Sequence[Operator]) -> ExchangePlan:
     pushes, pulls = _Collected(), _Collected()
     parts = _parts(ops)
     for op in ops:
-        if op.type == "send":
+        if op.type == "send" and op.attrs.get("table_name"):
+            plan.trained.append(_trained(op))
+            plan.geo_steps = op.attr("geo_push_nums")
+        elif op.type == "send":
             sparse = bool(op.attrs.get("is_sparse"))
-            wire = {"wire": np.dtype(op.attr("wire"))} if op.attrs.get("wire") else {}
-            options = {"adds": bool(op.attrs.get("merge_add")), **({"sparse": True} if sparse else {}), **wire}
+            options = {"adds": bool(op.attrs.get("merge_add")), **({"sparse": True} if sparse else {}), **_wire(op)}
             pushes.add(op, op.input("X"), op.attr("send_varnames"), parts, **options)
             plan.averages |= bool(op.attrs.get("averages"))
             plan.geo_steps = op.attrs.get("geo_push_nums", plan.geo_steps)
@@ -185,17 +199,31 @@ class _Collected:
 
 
 def _lookup(op: Operator) -> Lookup:
+    sliced = _table(op, op.attr("table_names"), op.attr("height_sections"), **_wire(op))
+    keeps_last = op.attrs.get("lookup_version", 1) == 2
+    padding, budget = op.attrs.get("padding_idx", -1), op.attrs.get("trainer_budget", 0)
+    return Lookup(sliced, tuple(op.input("Ids")), tuple(op.output("Outputs")), padding, keeps_last, op, budget)
+
+
+def _trained(op: Operator) -> TrainedTable:
+    grad, rate = op.input("X")
+    table = _table(op, op.attr("send_varnames"), op.attr("sections"), sparse=True, **_wire(op))
+    return TrainedTable(table, grad, rate)
+
+
+def _table(op: Operator, names: Sequence[str], sections: Sequence[int], **facts: Any) -> SlicedVariable:
+    """The table of an operator that names it and its slices."""
     table = _variable(op, op.attr("table_name"))
-    shape, names = _shape(op, table), op.attr("table_names")
-    bounds = _bounds(shape, names, op.attr("height_sections"))
+    shape = _shape(op, table)
     slices = tuple(
         Slice(name, table.name, start, end, shape, endpoint)
-        for name, endpoint, (start, end) in zip(names, op.attr("epmap"), bounds, strict=True)
+        for name, endpoint, (start, end) in zip(names, op.attr("epmap"), _bounds(shape, names, sections), strict=True)
     )
-    sliced = SlicedVariable(table.name, slices, as_numpy(table.dtype))
-    keeps_last = op.attrs.get("lookup_version", 1) == 2
-    padding = op.attrs.get("padding_idx", -1)
-    return Lookup(sliced, tuple(op.input("Ids")), tuple(op.output("Outputs")), padding, keeps_last, op)
+    return SlicedVariable(table.name, slices, as_numpy(table.dtype), **facts)
+
+
+def _wire(op: Operator) -> dict[str, Any]:
+    return {"wire": np.dtype(op.attr("wire"))} if op.attrs.get("wire") else {}
 
 
 def _shape(op: Operator, variable: Variable) -> tuple[int, ...]:

@@ -1,4 +1,7 @@
-"""GEO-SGD on a trainer: local steps, and an exchange of deltas every k of them."""
+"""GEO-SGD on a trainer: local steps, and an exchange of deltas every k of them.
+
+Parameters are trained by the compiled step; rows of tables that grow are copies (`row_copies`), trained here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, SlicedVariable
 from refluid.runtime.trainer.geo_deltas import Snapshot
 from refluid.runtime.trainer.pacing import max_lead
-from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, join, pack
+from refluid.runtime.trainer.packing import NO_PULLS, Pulls, Replies, join, on_host, pack
 from refluid.runtime.transport.wire import Rows, RowSizes, Value
 from refluid.scope import Scope
 
@@ -27,6 +30,7 @@ class GeoExchange(TrainerExchange):
     def __init__(self, plan: ExchangePlan, scope: Scope, place: Place):
         super().__init__(plan, place)
         self.declare(DELTA)
+        self.pulls = Pulls.of([*plan.pulls, *(trained.table for trained in plan.trained)])
         started = self.session.started_with
         self._scope = scope
         self._touched: dict[str, list[np.ndarray]] = {v.name: [] for v in plan.pushes if v.ids}
@@ -47,6 +51,10 @@ class GeoExchange(TrainerExchange):
         for variable in self.plan.pushes:
             for name in variable.ids:
                 self._touched[variable.name].append(np.asarray(plain(env[name])).reshape(-1))
+        for trained in self.plan.trained:
+            grads = on_host(env[trained.grad])
+            assert isinstance(grads, Rows)
+            self.session.copies.train(trained.table.name, grads, float(np.asarray(env[trained.rate]).reshape(-1)[0]))
         return self._exchange(env) if self._since >= self.plan.geo_steps else {}
 
     def flush(self) -> None:
@@ -58,12 +66,14 @@ class GeoExchange(TrainerExchange):
     def _exchange(self, env: Mapping[str, Any]) -> dict[str, Any]:
         replies = self._push(env, self.pulls)
         self.session.use(replies)
+        self.session.copies.receive(replies)
         return {v.name: self._merge(v, env[v.name], replies) for v in self.plan.pushes}
 
     def _push(self, values: Mapping[str, Any], pulls: Pulls) -> Replies:
-        deltas = [(variable, self._delta(variable, values[variable.name])) for variable in self.plan.pushes]
-        steps, self._since = self._since, 0
-        return self.session.push(pack(deltas, pulls, DELTA), steps)
+        with self.session.copies.lock:
+            deltas = [(variable, self._delta(variable, values[variable.name])) for variable in self.plan.pushes]
+            steps, self._since = self._since, 0
+            return self.session.push(pack([*deltas, *self.session.copies.changes()], pulls, DELTA), steps)
 
     def _delta(self, variable: SlicedVariable, value: Any) -> Value:
         if self.plan.averages:  # servers compute the mean of whole values

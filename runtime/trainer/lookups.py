@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from refluid.errors import OutOfRangeError
+from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.ir.slices import NO_ROW
 from refluid.lowering.exchange import Exchange
@@ -32,9 +33,14 @@ class LookupExchange(TrainerExchange):
         super().__init__(plan, place)
         self._lookups = _by_table(plan.lookups)
         self._sources = [name for lookup in plan.lookups for name in lookup.ids]
+        if plan.job.mode is Mode.GEO:
+            for lookup in plan.lookups:
+                self.session.copies.hold(lookup.table, lookup.trainer_budget)
 
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         session = self.session
+        if self.plan.job.mode is Mode.GEO:
+            return _look_up_copies(session, self._lookups, env, keeps=True)
         expected = session.rows_ahead.take(id(self), [env[name] for name in self._sources], session.step)
         if expected is None:
             return _look_up(session, self._lookups, env)
@@ -43,8 +49,8 @@ class LookupExchange(TrainerExchange):
         return _all_outputs(self._lookups, expected.ids, expected.rows(expected.replies), env)
 
     def expect(self, feeds: Mapping[str, Any]) -> None:
-        if not all(name in feeds for name in self._sources):
-            return  # ids that the step computes
+        if self.plan.job.mode is Mode.GEO or not all(name in feeds for name in self._sources):
+            return  # trainers hold most rows; ids that the step computes
         try:
             ids = _all_ids(self._lookups, feeds)
         except OutOfRangeError:
@@ -60,8 +66,8 @@ class LookupExchange(TrainerExchange):
 class ReadThrough(Exchange):
     """The lookups of a program that knows of no servers, such as one cloned for tests before it was transpiled.
 
-    Servers have all that this trainer has computed before they are asked. Closing it does not leave the job: only a
-    training program takes part in one.
+    Servers have all that this trainer has computed before they are asked; in GEO mode it reads its own copies. Closing
+    it does not leave the job: only a training program takes part in one.
     """
 
     def __init__(self, ops: Sequence[Operator], scope: Scope):
@@ -73,6 +79,8 @@ class ReadThrough(Exchange):
         for table in self._tables:
             table.check_present()
         session = self._tables[0].session
+        if all(name in session.copies for name in self._lookups):  # GEO: what this trainer has learned itself
+            return _look_up_copies(session, self._lookups, env, keeps=False)
         session.flush()
         return _look_up(session, self._lookups, env)
 
@@ -102,6 +110,14 @@ def _look_up(session: Session, tables: Mapping[str, Sequence[Lookup]], env: Mapp
     ids = _all_ids(tables, env)
     rows = request_rows(session, {name: (lookups[0].table, ids[name]) for name, lookups in tables.items()})
     return _all_outputs(tables, ids, rows, env)
+
+
+def _look_up_copies(
+    session: Session, tables: Mapping[str, Sequence[Lookup]], env: Mapping[str, Any], *, keeps: bool
+) -> dict[str, Any]:
+    """The same for tables that this trainer holds copies of rows of."""
+    ids = _all_ids(tables, env)
+    return _all_outputs(tables, ids, session.copies.look_up(ids, keeps=keeps), env)
 
 
 def _all_ids(tables: Mapping[str, Sequence[Lookup]], env: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -48,10 +48,10 @@ class Message:
 
 def to_host(variables: Sequence[SlicedVariable], env: Mapping[str, Any]) -> list[Value]:
     """The values of variables in a step as they are sent."""
-    return [_to_host(env[variable.name]) for variable in variables]
+    return [on_host(env[variable.name]) for variable in variables]
 
 
-def _to_host(value: Any) -> Value:
+def on_host(value: Any) -> Value:
     """A value on the host. Of selected rows, each row once; entries that hold no row are left out."""
     if not isinstance(value, SelectedRows):
         return np.asarray(value)
@@ -97,7 +97,7 @@ class Pulls:
         sizes: dict[str, int] = {}
         for variable in variables:
             for part in variable.slices:
-                size = math.prod(part.shape) * variable.dtype.itemsize
+                size = 0 if variable.grows else math.prod(part.shape) * variable.dtype.itemsize
                 names.setdefault(part.endpoint, []).append(part.name)
                 sizes[part.endpoint] = sizes.get(part.endpoint, 0) + size
         return cls(names, sizes)

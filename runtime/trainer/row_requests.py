@@ -10,8 +10,7 @@ import numpy as np
 from refluid.runtime.tables.batches import spread, unique
 from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.trainer.packing import Message, Replies
-from refluid.runtime.trainer.server_calls import ROWS
-from refluid.runtime.trainer.session import Session
+from refluid.runtime.trainer.server_calls import ROWS, ServerCalls
 from refluid.runtime.transport.wire import dense
 
 Wanted = Mapping[str, tuple[SlicedVariable, np.ndarray]]  # a table, and ids of its rows, which are valid, by name
@@ -47,7 +46,7 @@ class RowRequest:
         return found
 
 
-def request_rows(session: Session, wanted: Wanted) -> dict[str, np.ndarray]:
+def request_rows(session: ServerCalls, wanted: Wanted) -> dict[str, np.ndarray]:
     """The rows of each table for its ids, in the order of the ids."""
     request = RowRequest(wanted)
     replies = session.exchange(ROWS, request.messages())

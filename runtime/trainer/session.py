@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from refluid.log import Log
 from refluid.runtime.observe.trainer_metrics import TrainerMetrics
 from refluid.runtime.trainer.exchange_plan import Job
+from refluid.runtime.trainer.row_copies import RowCopies
 from refluid.runtime.trainer.rows_ahead import RowsAhead
 from refluid.runtime.trainer.server_calls import ServerCalls
 from refluid.runtime.transport.connection import Connection
@@ -44,6 +45,7 @@ class Session(ServerCalls):
         self.started_with: dict[str, Any] = {}  # GEO: the parameters that this trainer received first
         self.communicators: list[Communicator] = []  # exchanges that queue gradients
         self.rows_ahead = RowsAhead()
+        self.copies = RowCopies(self)  # of rows that a trainer of GEO mode trains by itself
         self._left = False
         self._on_leave: list[Callable[[], None]] = []
         self._on_flush: list[Callable[[], None]] = []

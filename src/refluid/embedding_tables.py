@@ -24,6 +24,7 @@ def table_options(
     precision: str | None = None,
     wire: str | None = None,
     budget: int | str | None = None,
+    trainer_budget: int | str | None = None,
     on_full: str | None = None,
     max_age: int | None = None,
     min_norm: float | None = None,
@@ -52,6 +53,8 @@ def table_options(
         optimizer keep their precision.
       wire: what rows and gradients are sent with: "native", "bfloat16" or "float16".
       budget: bytes that the table may take on each server, such as ``8 * 10**9`` or "8GB"; 0 for any.
+      trainer_budget: GEO training: bytes that copies of the table's rows may take on each trainer, by default "1GiB"; 0
+        for any. Those that were used longest ago are given up.
       on_full: what happens when the budget is reached: "refuse" further rows with an error, "evict" the rows that were
         updated longest ago, or "grow" on with a warning.
       max_age, min_norm, keep_count: which rows `shrink_tables` gives up: those that had no update for more than
@@ -71,7 +74,8 @@ def table_options(
         "probability": probability,
         "precision": precision,
         "wire": wire,
-        "budget": _bytes_of(budget) if isinstance(budget, str) else budget,
+        "budget": _bytes_of("budget", budget),
+        "trainer_budget": _bytes_of("trainer_budget", trainer_budget),
         "on_full": on_full,
         "max_age": max_age,
         "min_norm": min_norm,
@@ -90,10 +94,12 @@ def table_options(
         op.set_attr(TABLE_OPTIONS, str(chosen))
 
 
-def _bytes_of(text: str) -> int:
+def _bytes_of(option: str, text: int | str | None) -> int | None:
+    if not isinstance(text, str):
+        return text
     number = text.rstrip("KMGTIBkmgtib ")
     unit = text[len(number) :].strip().upper()
     try:
         return round(float(number) * _UNITS[unit])
     except (KeyError, ValueError):
-        raise ValueError(f"table_options: budget must be bytes, such as 8 * 10**9 or '8GB', not {text!r}") from None
+        raise ValueError(f"table_options: {option} must be bytes, such as 8 * 10**9 or '8GB', not {text!r}") from None

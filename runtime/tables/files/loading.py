@@ -96,9 +96,9 @@ def check_width(saved: SavedTable, width: int, dtype: np.dtype) -> None:
 
 def _check_optimizer(table: Table, saved: SavedTable) -> None:
     was, form = saved.manifest.optimizer, saved.form
-    if was and (was, form.slots) != (table.rule.optimizer, table.form.slots):
+    if was and (was, form.slots) != (table.rule.saved_as, table.form.slots):
         slots = [f"{name} ({', '.join(slots) or 'no state'})" for name, slots in
-                 ((was, form.slots), (table.rule.optimizer, table.form.slots))]  # fmt: skip
+                 ((was, form.slots), (table.rule.saved_as, table.form.slots))]  # fmt: skip
         raise TableFileError(
             f"{saved.path} was trained with {slots[0]}; this program trains it with {slots[1]}\n{WEIGHTS_ONLY_HINT}"
         )

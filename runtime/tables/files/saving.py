@@ -102,7 +102,7 @@ def describe_table(table: Table, states: Mapping[str, str], *, weights_only: boo
     form = replace(without_slots(table.form) if weights_only else table.form, has_id=True)
     return {
         "form": form.describe(),
-        "optimizer": "" if weights_only else table.rule.optimizer,
+        "optimizer": "" if weights_only else table.rule.saved_as,
         "rule": {} if weights_only else _numbers_of(table.rule),
         "beginning": table.beginning.numbers().tolist(),
         "admits_all": table.admits_all,

@@ -48,14 +48,14 @@ _MARKS = np.empty(0, np.uint8)
 
 
 @part
-def _elements(control, like):
+def elements_of(control, like):
     """All memory of records as elements like those of an array."""
     words = control[CAPACITY] * control[WORDS]
     return carray(pointer_to(control[RECORDS], like), (words * 4 // like.itemsize,))
 
 
 @part
-def _places(control, like):
+def columns_of(control, like):
     """Where weights and slots begin in a record, and the distance of records, in elements."""
     size = like.itemsize
     weights = control[HEADER] * 4 // size
@@ -77,7 +77,7 @@ def _create(control, id, hashed, beginning, fills, like, scratch):
 @part
 def _begin(control, row, id, beginning, fills, like, scratch):
     width = control[WIDTH]
-    elements, (weights, slots, stride) = _elements(control, like), _places(control, like)
+    elements, (weights, slots, stride) = elements_of(control, like), columns_of(control, like)
     fill(scratch, width, id, beginning)
     if control[PRECISION] == NATIVE:
         for column in range(width):
@@ -130,8 +130,8 @@ def _fetch(control, ids, places, out, rule, rates, blocks, large, now, beginning
     rows, hashes = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.uint64)
     scratch, g, before = np.empty(width, out.dtype), np.empty(width, out.dtype), np.empty(width, out.dtype)
     others, memo = np.empty(held * width, out.dtype), _memo(rule)
-    words, (weights, slots, stride) = record_words(control), _places(control, out)
-    elements, moves = _elements(control, out), drifts(rule)
+    words, (weights, slots, stride) = record_words(control), columns_of(control, out)
+    elements, moves = elements_of(control, out), drifts(rule)
     for begin in range(start, count, AT_ONCE):
         end = min(begin + AT_ONCE, count)
         room = _located(control, ids, begin, end, rows, hashes, beginning, fills, out, scratch, creates)
@@ -180,8 +180,8 @@ def _push(control, ids, places, grads, rule, rates, blocks, large, now, beginnin
     rows, hashes = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.uint64)
     scratch, g, before = np.empty(width, grads.dtype), np.empty(width, grads.dtype), np.empty(width, grads.dtype)
     memo, first = _memo(rule), is_counted_first(control)
-    words, (weights, slots, stride) = record_words(control), _places(control, grads)
-    elements, moves = _elements(control, grads), drifts(rule)
+    words, (weights, slots, stride) = record_words(control), columns_of(control, grads)
+    elements, moves = elements_of(control, grads), drifts(rule)
     marks = carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
     rate, decays = scratch.dtype.type(rates[now % RATES]), rule[KIND] != ADD
     power, other = rule[A] ** now, rule[B] ** now
@@ -249,8 +249,8 @@ begin_rows32, begin_rows64 = (kernel(_BEGIN.format(kind))(_begin_rows) for kind 
 
 def _set_weights(control, begin, values):
     """Replaces the weights of rows from ``begin`` on."""
-    width, (weights, _, stride) = control[WIDTH], _places(control, values)
-    elements, marks = _elements(control, values), carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
+    width, (weights, _, stride) = control[WIDTH], columns_of(control, values)
+    elements, marks = elements_of(control, values), carray(pointer_to(control[MARKS], _MARKS), (control[CAPACITY],))
     for i in range(len(values)):
         row = begin + i
         save(control, row)
@@ -339,7 +339,7 @@ def _evict(control, begin, end, oldest, smallest, fewest, most, like):
     """Gives up rows from ``begin`` to ``end`` that were last updated before step ``oldest``, whose weights have a norm
     below ``smallest``, or that were counted less than ``fewest`` times, at most so many; returns how many."""
     words, width, gone = record_words(control), control[WIDTH], 0
-    elements, (weights, _, stride) = _elements(control, like), _places(control, like)
+    elements, (weights, _, stride) = elements_of(control, like), columns_of(control, like)
     scratch = np.empty(width, like.dtype)
     for row in range(begin, end):
         header = row * control[WORDS] + control[HEADER]

@@ -24,6 +24,7 @@ class TableOptions:
     precision: str = "native"
     wire: str = "native"
     budget: int = 0
+    trainer_budget: int = 1 << 30
     on_full: str = "refuse"
     max_age: int = 0
     min_norm: float = 0.0
@@ -36,6 +37,7 @@ class TableOptions:
             ("min_count", 1, MOST_COUNTED),
             ("probability", 0.0, 1.0),
             ("budget", 0, None),
+            ("trainer_budget", 0, None),
             ("max_age", 0, None),
             ("min_norm", 0.0, None),
             ("keep_count", 0.0, None),

@@ -120,11 +120,15 @@ def test_other_modes_go_on_with_the_state_they_had(survives, mode, table):
     job = Job(network(clipless, **table), config=config(mode), sync_mode=False)
     for step in range(4):
         job.step(feeds(step))
+    is_remote = bool(table) or mode != "geo"  # GEO trainers hold tables of fixed height
+    held = rows(job) if is_remote else None
     before, version = values(job), job.servers[job.endpoints[0]].server._exchange.rounds.version
     server = restart(job)
     after = values(job)
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value)
+    if is_remote:
+        np.testing.assert_array_equal(rows(job), held)
     assert server._exchange.rounds.version == version
     job.step(feeds(4))
     job.step(feeds(5))
