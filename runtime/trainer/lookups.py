@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from refluid.places import Place
 from refluid.runtime.trainer.base import TrainerExchange
 from refluid.runtime.trainer.exchange_plan import ExchangePlan, Lookup, SlicedVariable
 from refluid.runtime.trainer.remote_table import RemoteTable
-from refluid.runtime.trainer.row_requests import RowRequest, request_rows
+from refluid.runtime.trainer.row_requests import Ids, RowRequest, request_rows
 from refluid.runtime.trainer.rows_ahead import Expected
 from refluid.runtime.trainer.server_calls import ROWS
 from refluid.runtime.trainer.session import Session
@@ -33,6 +33,7 @@ class LookupExchange(TrainerExchange):
         super().__init__(plan, place)
         self._lookups = _by_table(plan.lookups)
         self._sources = [name for lookup in plan.lookups for name in lookup.ids]
+        self.expects = plan.job.mode is not Mode.GEO  # its trainers hold most rows already
         if plan.job.mode is Mode.GEO:
             for lookup in plan.lookups:
                 self.session.copies.hold(lookup.table, lookup.trainer_budget)
@@ -41,16 +42,20 @@ class LookupExchange(TrainerExchange):
         session = self.session
         if self.plan.job.mode is Mode.GEO:
             return _look_up_copies(session, self._lookups, env, keeps=True)
-        expected = session.rows_ahead.take(id(self), [env[name] for name in self._sources], session.step)
+        fed = [env[name] for name in self._sources]
+        ids = cache(partial(_all_ids, self._lookups, env))
+        expected = session.rows_ahead.take(id(self), fed, ids, session.step)
         if expected is None:
-            return _look_up(session, self._lookups, env)
+            return _look_up(session, self._lookups, ids(), env)
         assert expected.replies is not None
         session.use_earlier_rows(expected.replies)
-        return _all_outputs(self._lookups, expected.ids, expected.rows(expected.replies), env)
+        if expected.is_of(fed):
+            return _all_outputs(self._lookups, expected.ids, expected.wanted.rows(expected.replies), env)
+        return _all_outputs(self._lookups, ids(), expected.wanted.rows(expected.replies, ids()), env)
 
     def expect(self, feeds: Mapping[str, Any]) -> None:
-        if self.plan.job.mode is Mode.GEO or not all(name in feeds for name in self._sources):
-            return  # trainers hold most rows; ids that the step computes
+        if not all(name in feeds for name in self._sources):
+            return  # ids that the step computes, or that are not known yet
         try:
             ids = _all_ids(self._lookups, feeds)
         except OutOfRangeError:
@@ -59,8 +64,7 @@ class LookupExchange(TrainerExchange):
         session = self.session
         ask = partial(session.exchange, ROWS, request.messages())
         fed = [feeds[name] for name in self._sources]
-        expected = Expected(fed, ids, request.numbers, request.sizes, ask, request.rows)
-        session.rows_ahead.expect(id(self), expected, session.step)
+        session.rows_ahead.expect(id(self), Expected(fed, ids, request, ask), session.step)
 
 
 class ReadThrough(Exchange):
@@ -82,7 +86,7 @@ class ReadThrough(Exchange):
         if all(name in session.copies for name in self._lookups):  # GEO: what this trainer has learned itself
             return _look_up_copies(session, self._lookups, env, keeps=False)
         session.flush()
-        return _look_up(session, self._lookups, env)
+        return _look_up(session, self._lookups, _all_ids(self._lookups, env), env)
 
 
 def _remote_table(scope: Scope, name: str) -> RemoteTable:
@@ -105,9 +109,10 @@ def _by_table(lookups: Sequence[Lookup]) -> dict[str, list[Lookup]]:
     return found
 
 
-def _look_up(session: Session, tables: Mapping[str, Sequence[Lookup]], env: Mapping[str, Any]) -> dict[str, Any]:
+def _look_up(
+    session: Session, tables: Mapping[str, Sequence[Lookup]], ids: Ids, env: Mapping[str, Any]
+) -> dict[str, Any]:
     """What the lookups in each table find. They share one request: servers know rows by the name of the slice only."""
-    ids = _all_ids(tables, env)
     rows = request_rows(session, {name: (lookups[0].table, ids[name]) for name, lookups in tables.items()})
     return _all_outputs(tables, ids, rows, env)
 

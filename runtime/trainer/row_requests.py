@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from refluid.runtime.trainer.packing import Message, Replies
 from refluid.runtime.trainer.server_calls import ROWS, ServerCalls
 from refluid.runtime.transport.wire import dense
 
+Ids = Mapping[str, np.ndarray]  # of rows, by table
 Wanted = Mapping[str, tuple[SlicedVariable, np.ndarray]]  # a table, and ids of its rows, which are valid, by name
 
 
@@ -35,15 +37,30 @@ class RowRequest:
         """Messages that ask for these rows and nothing else."""
         return {endpoint: Message(numbers) for endpoint, numbers in self.numbers.items()}
 
-    def rows(self, replies: Replies) -> dict[str, np.ndarray]:
-        """The rows of each table in the order of the ids, in memory that nobody else holds."""
+    def has(self, ids: Ids) -> bool:
+        """Whether it asks for the rows of all these ids."""
+        return all(self._places(name, each) is not None for name, each in ids.items())
+
+    def rows(self, replies: Replies, ids: Ids = MappingProxyType({})) -> dict[str, np.ndarray]:
+        """The rows of each table in the order of its ids, or of others, in memory that nobody else holds."""
         found = {}
-        for name, (table, ids, inverse) in self._wanted.items():
-            rows = np.empty((len(ids), *table.shape[1:]), table.dtype)
+        for name, (table, known, inverse) in self._wanted.items():
+            rows = np.empty((len(known), *table.shape[1:]), table.dtype)
             for part in table.slices:
                 rows[self._inside[part.name]] = dense(replies[part.endpoint][part.name])
-            found[name] = spread(rows, inverse)
+            if name in ids:
+                places = self._places(name, ids[name])
+                assert places is not None, "rows of these ids were asked for"
+                found[name] = rows[places]
+            else:
+                found[name] = spread(rows, inverse)
         return found
+
+    def _places(self, name: str, ids: np.ndarray) -> np.ndarray | None:
+        """The numbers of the rows of some ids among those that it asks for; None if it does not ask for all."""
+        known = self._wanted[name][1]
+        different, inverse = unique(np.concatenate([known, np.asarray(ids, np.int64)]))
+        return inverse[len(known) :] if len(different) == len(known) else None
 
 
 def request_rows(session: ServerCalls, wanted: Wanted) -> dict[str, np.ndarray]:

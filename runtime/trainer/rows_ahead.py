@@ -14,9 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from refluid.runtime.trainer.packing import Message, Replies
+from refluid.runtime.trainer.row_requests import Ids, RowRequest
 
 
 @dataclass
@@ -24,14 +23,16 @@ class Expected:
     """The lookups of a step to come."""
 
     feeds: Sequence[Any]  # the fed values that hold the ids
-    ids: Mapping[str, np.ndarray]  # by table
-    numbers: Mapping[str, Mapping[str, np.ndarray]]  # row numbers by endpoint and slice
-    sizes: Mapping[str, int]  # bytes of the reply, by endpoint
+    ids: Ids
+    wanted: RowRequest
     ask: Callable[[], Replies]  # requests the rows in messages of their own
-    rows: Callable[[Replies], dict[str, np.ndarray]]
     included: int = 0  # own steps that the rows include
     replies: Replies | None = None
     request: Future[Replies] | None = None  # under way, in messages of its own
+
+    def is_of(self, feeds: Sequence[Any]) -> bool:
+        """Whether these are the very values that hold the ids."""
+        return len(feeds) == len(self.feeds) and all(a is b for a, b in zip(feeds, self.feeds, strict=True))
 
 
 class RowsAhead:
@@ -63,15 +64,19 @@ class RowsAhead:
             known = [each for expected in self._expected.values() for each in expected]
         found, shared = dict(messages), []
         for each in reversed(known):
-            if each.request is not None or each.replies is not None or not each.numbers.keys() <= messages.keys():
+            if (
+                each.request is not None
+                or each.replies is not None
+                or not each.wanted.numbers.keys() <= messages.keys()
+            ):
                 continue
             # Servers know rows by the name of the slice only: another lookup in the same slices asks later.
-            if any(found[endpoint].asked.keys() & numbers.keys() for endpoint, numbers in each.numbers.items()):
+            if any(found[endpoint].asked.keys() & numbers.keys() for endpoint, numbers in each.wanted.numbers.items()):
                 continue
             shared.append(each)
-            for endpoint, numbers in each.numbers.items():
+            for endpoint, numbers in each.wanted.numbers.items():
                 message = found[endpoint]
-                size = message.reply_size + each.sizes[endpoint]
+                size = message.reply_size + each.wanted.sizes[endpoint]
                 found[endpoint] = replace(message, asked={**message.asked, **numbers}, reply_size=size)
         return found, shared
 
@@ -81,10 +86,13 @@ class RowsAhead:
         for each in shared:
             each.replies, each.included = replies, included
 
-    def take(self, lookup: int, feeds: Sequence[Any], step: int) -> Expected | None:
-        """What was received for these feeds, unless it lacks more steps than allowed now."""
+    def take(self, lookup: int, feeds: Sequence[Any], ids: Callable[[], Ids], step: int) -> Expected | None:
+        """What was received for these feeds, or others with the same ids, unless it lacks more steps than allowed now.
+
+        ``ids`` returns those of the feeds, by table.
+        """
         self.lag = 0
-        expected = self._find(lookup, feeds)
+        expected = self._find(lookup, feeds, ids)
         if expected is None:
             return None
         if expected.request is not None and expected.request.exception() is None:
@@ -95,11 +103,14 @@ class RowsAhead:
         self.lag = lag
         return expected
 
-    def _find(self, lookup: int, feeds: Sequence[Any]) -> Expected | None:
+    def _find(self, lookup: int, feeds: Sequence[Any], ids: Callable[[], Ids]) -> Expected | None:
         """What is expected of a lookup with these feeds; what was expected before it is dropped."""
         with self._lock:
             known = self._expected.get(lookup, ())
-            place = next((i for i, each in enumerate(known) if _same(each.feeds, feeds)), None)
+            place = next((i for i, each in enumerate(known) if each.is_of(feeds)), None)
+            if place is None:  # loaders announce a batch before it is made ready for a step
+                asked = (i for i, each in enumerate(known) if each.replies is not None or each.request is not None)
+                place = next((i for i in asked if known[i].wanted.has(ids())), None)
             if place is None:
                 return None
             return [self._expected[lookup].popleft() for _ in range(place + 1)][-1]
@@ -110,7 +121,3 @@ class RowsAhead:
             thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown(cancel_futures=True)
-
-
-def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

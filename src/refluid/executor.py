@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from refluid import backend, compilation, flags, profiling
+from refluid.announced import Announced, Following, announce
 from refluid.dataset_runs import Reports, run_dataset, without_training
 from refluid.errors import FeedError, OpError, PaddingWarning, UninitializedError
 from refluid.feeding import check_feed, plain_feed, read_feed, signature, with_feed_hint
@@ -36,7 +37,7 @@ from refluid.lowering.ragged import PaddingError
 from refluid.lowering.step import CompiledStep, Step, StepKey
 from refluid.ops.core.values import to_dense
 from refluid.places import CPUPlace, Place, check_place
-from refluid.reading import reading_of, take_batches
+from refluid.reading import peek_batches, reading_of, take_batches
 from refluid.scope import Scope, global_scope
 from refluid.splitting import merged, read_feeds, separate, split_feed
 from refluid.tensors import RemoteArray
@@ -108,6 +109,8 @@ class Executor:
                 kept = program.lowered
                 step = None if kept is None else kept.by_call.get(call, _no_step)()
                 if step is not None and profiling.recorder is None and not flags.check_nan_inf:
+                    if step.expects and isinstance(feed, Announced):
+                        announce(feed.following, step)
                     with jax.enable_x64(True):
                         return [copied(value) for value in step(values)]
         return self._run(program, feed, fetch_list, scope, return_numpy, return_merged, call)
@@ -146,7 +149,7 @@ class Executor:
         # Programs keep their widths whatever the user's own JAX is set to.
         with jax.enable_x64(True), profiling.record("executor.run"):
             try:
-                step, results = self.find_and_run(program, key, scope, values)
+                step, results = self.find_and_run(program, key, scope, values, getattr(feed, "following", None))
             except PaddingError as error:
                 self.give_up_padding(program, error)
                 return self._run(program, feed, fetch_list, scope, return_numpy, return_merged, None)
@@ -249,9 +252,12 @@ class Executor:
         self._closed = True
 
     def find_and_run(
-        self, program: Program, key: StepKey, scope: Scope, values: Sequence[Any]
+        self, program: Program, key: StepKey, scope: Scope, values: Sequence[Any], following: Following | None = None
     ) -> tuple[Step, list[Any]]:
-        """Runs the step of a key, which is compiled and bound to the scope first where it is new."""
+        """Runs the step of a key, which is compiled and bound to the scope first where it is new.
+
+        ``following`` returns the next feed, for what the step requests early.
+        """
         kept = program.lowered or lowered(program)
         compiled = kept.steps.get(key)
         step = None if compiled is None else compiled.step_in(scope)
@@ -261,6 +267,8 @@ class Executor:
                 step = None if compiled is None else compiled.step_in(scope)
                 if step is None:
                     return self._first_run(program, key, compiled, scope, values)
+        if step.expects and following is not None:
+            announce(following, step)
         with profiling.record("execute"):
             results = step(values)
         self._ran(program, step, results)
@@ -369,7 +377,7 @@ def _program_of(program: Any) -> Program:
 def _with_batches(program: Program, ops: Sequence[Operator], feed: Any, scope: Scope) -> Any:
     """The feed, with the next batches of `read` operators; one for each replica."""
     if program.target is None:
-        return {**take_batches(ops, scope), **(feed or {})}
+        return Announced({**take_batches(ops, scope), **(feed or {})}, partial(peek_batches, ops, scope))
     feeds = feed if isinstance(feed, list | tuple) else split_feed(program, feed or {}, program.target.local)
     return [{**take_batches(ops, scope), **each} for each in feeds]
 

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from refluid.announced import Announced
 from refluid.backend import Target
 from refluid.errors import FeedError, OpError
 from refluid.ir.block import Block
@@ -52,11 +53,15 @@ def plain_feed(feed: Any) -> dict[str, Any] | None:
             raise ValueError(f"this program runs at one place and takes one feed, not {len(feed)}")
         _check_kind(feed[0])
         return plain_feed(feed[0]) or feed[0]
-    if feed.__class__ is not dict:
+    following = getattr(feed, "following", None)
+    if feed.__class__ is not dict and following is None:
         return None
     values = [_plain_value(value) for value in feed.values()]
     changed = any(new is not old for new, old in zip(values, feed.values(), strict=True))
-    return dict(zip(feed, values, strict=True)) if changed else None
+    if not changed:
+        return None
+    plain = zip(feed, values, strict=True)
+    return dict(plain) if following is None else Announced(plain, following)
 
 
 def _plain_value(value: Any) -> Any:

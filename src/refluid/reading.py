@@ -76,6 +76,15 @@ def take_batches(ops: Sequence[Operator], scope: Scope) -> dict[str, Any]:
     return feed
 
 
+def peek_batches(ops: Sequence[Operator], scope: Scope) -> dict[str, Any] | None:
+    """What `take_batches` will return next, as far as readers know it already; None if they do not."""
+    feed: dict[str, Any] = {}
+    for op in ops:
+        batch = _reader_in(scope, op.input("Reader")[0], op).peek()
+        feed.update(zip(op.output("Out"), batch or (), strict=False))
+    return feed or None
+
+
 def _reading(program: Program) -> Reading:
     ops = program.global_block().ops
     for block in program.blocks[1:]:

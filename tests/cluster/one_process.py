@@ -18,6 +18,8 @@ ROWS = 40
 class Role:
     """The programs of one process of a job."""
 
+    scope = None  # a new one
+
     def __init__(
         self,
         endpoints,
@@ -31,7 +33,7 @@ class Role:
         **config,
     ):
         self.endpoints = endpoints
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.core.Scope()
+        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), self.scope or fluid.core.Scope()
         self.main.random_seed = self.startup.random_seed = 5
         self.exe = fluid.Executor(fluid.CPUPlace())
         with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():

@@ -10,7 +10,7 @@ from refluid.runtime.tables.copies import Copies
 from refluid.runtime.trainer.server_calls import ROWS, STEP
 from simulated_cluster import EXE, Job, bound, close_jobs
 
-HEIGHT, WIDTH, BATCH, STEPS, PUSH = 23, 3, 6, 24, 4
+HEIGHT, WIDTH, BATCH, STEPS, PUSH = 23, 3, 6, 13, 4
 UNIFORM = fluid.initializer.Uniform(-1.0, 1.0)
 WILD = np.random.RandomState(0).randint(-(2**63), 2**63 - 1, HEIGHT)
 
@@ -64,7 +64,7 @@ def job_of(build, servers=2, trainers=2, **options):
 def feed(step, trainer, names=None, dtype="float32"):
     random = np.random.RandomState(100 * step + trainer)
     names = np.arange(HEIGHT) if names is None else names
-    lengths = random.randint(0, 4, BATCH)
+    lengths = random.permutation([0, 1, 2, 3, 1, 2])  # as many rows in every step: a program compiles once
     rows = names[random.randint(0, HEIGHT - 2, (lengths.sum(), 1))]
     return {
         "y": random.randn(BATCH, 1).astype(dtype),
@@ -123,8 +123,7 @@ def assert_like_whole_tables(rows, whole, ids):
     ("servers", "trainers", "options"),
     [
         (1, 2, {"clip": fluid.clip.GradientClipByGlobalNorm(0.3)}),
-        (2, 3, {"rate": "decays"}),
-        (3, 2, {"dtype": "float64"}),
+        (3, 2, {"rate": "decays", "dtype": "float64"}),
     ],
 )
 def test_numbers_are_those_of_trainers_that_hold_whole_tables(servers, trainers, options):
@@ -193,18 +192,17 @@ def test_programs_without_servers_read_what_the_trainer_has_learned():
 
 
 def test_rows_may_travel_with_16_bits():
-    plain, short = (train(job_of(model(**options), 1, 1)) for options in ({}, {"wire": "bfloat16"}))
-    finish(plain), finish(short)
-    ids = np.arange(HEIGHT)
-    assert (rows_of(plain, "emb", ids) != rows_of(short, "emb", ids)).any()
-    np.testing.assert_allclose(rows_of(short, "emb", ids), rows_of(plain, "emb", ids), atol=0.05)
-    # What was rounded off is sent later: the copy and its original differ by less than a rounding.
-    found = copies(short.trainers[0], "emb", ids)
-    np.testing.assert_allclose(rows_of(short, "emb", ids), found, atol=2.0**-6)
+    job, ids = train(job_of(model(wire="bfloat16"), 1, 1)), np.arange(HEIGHT)
+    finish(job)
+    held = [server.server._exchange.shard.tables["emb"] for server in job.servers.values()]
+    (originals,) = (table.table.read(ids, creates=False) for table in held)
+    found = copies(job.trainers[0], "emb", ids)
+    assert (found != originals).any()
+    # What was rounded off is sent later: a copy and its original differ by less than a rounding.
+    np.testing.assert_allclose(found, originals, atol=2.0**-6)
 
 
-@pytest.mark.parametrize("resumes", ["geo", "sync"])
-def test_any_job_with_sgd_goes_on_with_what_was_saved(tmp_path, resumes):
+def test_any_job_with_sgd_goes_on_with_what_was_saved(tmp_path):
     job = train(job_of(model(), servers=2), steps=PUSH)
     finish(job)
     (trainer, *_), ids = job.trainers, np.arange(HEIGHT)
@@ -212,13 +210,13 @@ def test_any_job_with_sgd_goes_on_with_what_was_saved(tmp_path, resumes):
         fluid.io.save_persistables(EXE, str(tmp_path), trainer.program)
     expected = {table: rows_of(job, table, ids) for table in ("emb", "other")}
     close_jobs()
-    if resumes == "geo":
-        job = job_of(model(), servers=3, load=tmp_path)
-    else:
-        job = Job(model(), servers=3, load=tmp_path)
-    for table, value in expected.items():
-        np.testing.assert_array_equal(rows_of(job, table, ids), value)
-    job.step([feed(0, 0), feed(0, 1)])
+    for begin in (job_of, Job):  # GEO and sync
+        job = begin(model(), servers=3, trainers=1, load=tmp_path)
+        for table, value in expected.items():
+            np.testing.assert_array_equal(rows_of(job, table, ids), value)
+        job.step([feed(0, 0)])
+        assert (rows_of(job, "emb", ids) != expected["emb"]).any()
+        close_jobs()
 
 
 @pytest.mark.parametrize("options", [{"min_count": 2}, {"probability": 0.5}])

@@ -192,17 +192,6 @@ def test_only_float32_is_shortened():
         refluid.table_options("emb", precision="bfloat16")
 
 
-def test_options_without_effect_are_refused():
-    with pytest.raises(ValueError, match="emb has table_options, but its rows do not live on servers only: trainers"):
-        Job(model(min_count=2), config=geo_config, sync_mode=False)
-
-
-def geo_config():
-    config = fluid.DistributeTranspilerConfig()
-    config.sync_mode, config.geo_sgd_mode, config.geo_sgd_need_push_nums = False, True, 5
-    return config
-
-
 def test_two_descriptions_of_a_table_are_refused():
     def build():
         model(min_count=2)()

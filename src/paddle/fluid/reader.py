@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import ref
 
 from paddle._missing import missing_names
 from paddle.fluid.data_feeder import as_tensor, slot_of
 from paddle.fluid.layers.io import append_reader
+from refluid.announced import Announced
 from refluid.dataset_runs import batches_of, check_dataset
 from refluid.ir import Variable, default_main_program
 from refluid.ir.unique_name import UniqueNameGenerator
 from refluid.places import Place
-from refluid.readers.passes import Pass
+from refluid.readers.passes import Pass, Peek
 from refluid.readers.position import Position
 from refluid.readers.queued import QueueReader
 from refluid.readers.reader import Batch
@@ -205,10 +207,13 @@ class GeneratorLoader:
 
     next = __next__
 
-    def _form(self, batches: Sequence[Batch]) -> list[Any]:
+    def _form(self, batches: Sequence[Batch], peek: Peek) -> list[Any]:
         """What a step gets: a list with the feed of each place."""
         tensors = [list(map(as_tensor, batch)) for batch in batches]
-        return tensors if self._return_list else [dict(zip(self._names, each, strict=True)) for each in tensors]
+        if self._return_list:
+            return tensors
+        following = partial(_following, self._names, peek)
+        return [Announced(zip(self._names, each, strict=True), following) for each in tensors]
 
     def start(self) -> None:
         """Begins a pass of a loader that is not iterable."""
@@ -235,6 +240,11 @@ class GeneratorLoader:
         if self._queue is None:
             raise RuntimeError(f"{method}() is for loaders made with iterable=False; iterate over this one")
         return self._queue
+
+
+def _following(names: Sequence[str], peek: Peek) -> dict[str, Any] | None:
+    batch = peek()
+    return None if batch is None else dict(zip(names, batch, strict=True))
 
 
 class PyReader:

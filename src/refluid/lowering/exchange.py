@@ -42,6 +42,8 @@ class Exchange(ABC):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         """Sends what the operators send of ``env`` and returns what they receive."""
 
+    expects = False  # whether it requests early what the following step needs
+
     def expect(self, feeds: Mapping[str, Any]) -> None:  # noqa: B027 - most have nothing to do early
         """Announces the feeds of the following step: what that will need may be requested from now on."""
 
@@ -78,7 +80,8 @@ class ExchangePiece(StepPiece):
         plan_exchange = import_module("refluid.runtime.exchanges").plan_exchange
         exchange: Exchange = plan_exchange(self._ops, binding.scope(), self._options.place)
         binding.on_close.append(exchange.close)
-        binding.on_expect.append(exchange.expect)
+        if exchange.expects:
+            binding.on_expect.append(exchange.expect)
         return partial(self._run, exchange, binding)
 
     def _run(self, exchange: Exchange, binding: Binding, run: Run) -> None:

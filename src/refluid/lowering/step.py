@@ -146,6 +146,11 @@ class Step(ABC):
         for expect in self._binding.on_expect:
             expect(feeds)
 
+    @property
+    def expects(self) -> bool:
+        """Whether an exchange of the step requests anything early."""
+        return bool(self._binding.on_expect)
+
     def close(self) -> None:
         """Closes what the step shares with other processes."""
         for close in self._binding.on_close:

@@ -65,6 +65,10 @@ class QueueReader(Reader):
                 self.position.ended()
         return batch
 
+    def peek(self) -> Batch | None:
+        ahead = self._ahead
+        return None if ahead is None else ahead.peek()
+
     def state_dict(self) -> dict[str, Any]:
         """The position of this reader: its pass and how many batches of it were taken.
 
@@ -112,6 +116,9 @@ class DoubleBuffer(WrappingReader):
 
     def next(self) -> Batch | None:
         return self.wrapped.next() if self.passes_through() else self._begun().take(None)
+
+    def peek(self) -> Batch | None:
+        return self.wrapped.peek() if self.passes_through() else self._begun().peek()
 
     def eof(self) -> bool:
         return self.wrapped.eof() if self.passes_through() else self._begun().ended()

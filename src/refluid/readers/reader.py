@@ -30,6 +30,10 @@ class Reader(ABC):
     def next(self) -> Batch | None:
         """The next batch, or None at the end of a pass, and then again until `reset`."""
 
+    def peek(self) -> Batch | None:
+        """The batch that `next` will return, if that is known without waiting or reading."""
+        return None
+
     def eof(self) -> bool:
         """Whether the pass has no further batch; waits for one."""
         raise RuntimeError(f"{self.name} cannot look ahead; read until fluid.core.EOFException is raised")

@@ -81,6 +81,11 @@ class Channel:
             raise self._error
         return default
 
+    def peek(self) -> Any:
+        """The item that `get` would take, without waiting for one; None if there is none yet."""
+        with self._lock:
+            return self._items[0] if self._items else None
+
     def ended(self) -> bool:
         """Whether `get` would return its default; waits for an item."""
         with self._lock:
@@ -120,6 +125,10 @@ class ReadAhead:
     def take(self, default: Any) -> Any:
         """Takes the next item; returns ``default`` at the end, or raises the source's error there."""
         return self._items.get(default)
+
+    def peek(self) -> Any:
+        """The next item, if it has been read already; None otherwise."""
+        return self._items.peek()
 
     def ended(self) -> bool:
         """Whether there is no further item; waits for one."""

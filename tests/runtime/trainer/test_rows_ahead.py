@@ -3,16 +3,25 @@
 import numpy as np
 import pytest
 
+from refluid.ir.slices import Slice
+from refluid.runtime.trainer.exchange_plan import SlicedVariable
 from refluid.runtime.trainer.packing import Message, Tensors
+from refluid.runtime.trainer.row_requests import RowRequest
 from refluid.runtime.trainer.rows_ahead import Expected, RowsAhead
 
 REPLIES = {"s1": Tensors({"table": np.ones((2, 3))}, 7)}
 LOOKUP = 5
+TABLE = SlicedVariable("table", (Slice("table", "table", 0, 9, (9, 3), "s1"),), np.dtype(np.float32))
 
 
-def expected(feeds, ask=lambda: REPLIES):
-    numbers = {"s1": {"table": np.array([1, 4])}}
-    return Expected(feeds, {"table": np.array([1, 4])}, numbers, {"s1": 24}, ask, lambda replies: {})
+def ids(*values):
+    """What the step looks up, unless it has the very feeds that were announced."""
+    return lambda: {"table": np.array(values)}
+
+
+def expected(feeds, ask=lambda: REPLIES, ids=(1, 4)):
+    ids = {"table": np.array(ids)}
+    return Expected(feeds, ids, RowRequest({"table": (TABLE, ids["table"])}), ask)
 
 
 @pytest.fixture
@@ -30,9 +39,9 @@ def test_a_push_asks_for_rows_that_may_lack_no_step(ahead):
     assert list(messages["s1"].pushed) == ["g"]
     ahead.receive(shared, REPLIES, included=4)
     assert ahead.share(messages)[1] == []
-    assert ahead.take(LOOKUP, feeds, step=4) is shared[0]
+    assert ahead.take(LOOKUP, feeds, ids(7), step=4) is shared[0]
     assert ahead.lag == 0
-    assert ahead.take(LOOKUP, feeds, step=4) is None
+    assert ahead.take(LOOKUP, feeds, ids(7), step=4) is None
 
 
 def test_two_lookups_in_the_same_table_do_not_share_a_push(ahead):
@@ -57,7 +66,7 @@ def test_rows_are_requested_at_once_where_they_may_lack_a_step(ahead):
     feeds = [object()]
     ahead.expect(LOOKUP, expected(feeds), step=3)
     assert ahead.share({"s1": Message({})})[1] == []
-    found = ahead.take(LOOKUP, feeds, step=4)
+    found = ahead.take(LOOKUP, feeds, ids(7), step=4)
     assert found is not None and found.replies is REPLIES
     assert ahead.lag == 2  # the step that was not applied yet, and the one that was computed meanwhile
 
@@ -74,7 +83,7 @@ def test_rows_that_lack_too_many_steps_by_now_are_not_used(ahead):
     feeds = [object()]
     ahead.expect(LOOKUP, expected(feeds), step=3)
     allowed[0] = 0
-    assert ahead.take(LOOKUP, feeds, step=4) is None
+    assert ahead.take(LOOKUP, feeds, ids(7), step=4) is None
     assert ahead.lag == 0
 
 
@@ -82,9 +91,9 @@ def test_other_feeds_than_expected_are_looked_up_anew(ahead):
     following = [object()]
     ahead.expect(LOOKUP, expected(following), step=3)
     shared = ahead.share({"s1": Message({})})[1]
-    assert ahead.take(LOOKUP, [object()], step=3) is None  # the step before has not run yet
+    assert ahead.take(LOOKUP, [object()], ids(7), step=3) is None  # the step before has not run yet
     ahead.receive(shared, REPLIES, included=4)
-    assert ahead.take(LOOKUP, following, step=4) is shared[0]
+    assert ahead.take(LOOKUP, following, ids(7), step=4) is shared[0]
 
 
 def test_a_request_that_fails_is_made_again_by_the_step(ahead):
@@ -95,4 +104,19 @@ def test_a_request_that_fails_is_made_again_by_the_step(ahead):
 
     feeds = [object()]
     ahead.expect(LOOKUP, expected(feeds, fail), step=3)
-    assert ahead.take(LOOKUP, feeds, step=4) is None
+    assert ahead.take(LOOKUP, feeds, ids(7), step=4) is None
+
+
+def test_other_feeds_with_the_ids_that_were_expected_get_their_rows(ahead):
+    """As when a batch is padded after it was announced, or is a part of it."""
+    ahead.expect(LOOKUP, expected([object()], ids=(4, 1, 4, 6)), step=3)
+    assert ahead.take(LOOKUP, [object()], ids(1, 4), step=3) is None, "nothing was asked for so far"
+    shared = ahead.share({"s1": Message({})})[1]
+    replies = {"s1": Tensors({"table": np.array([[4.0] * 3, [1.0] * 3, [6.0] * 3])}, 7)}
+    ahead.receive(shared, replies, included=4)
+    assert ahead.take(LOOKUP, [object()], ids(1, 5), step=4) is None, "5 was not asked for"
+    found = ahead.take(LOOKUP, [object()], ids(6, 1, 1), step=4)
+    assert found is shared[0] and not found.is_of([object()])
+    np.testing.assert_array_equal(found.wanted.rows(replies, ids(6, 1, 1)())["table"][:, 0], [6, 1, 1])
+    np.testing.assert_array_equal(found.wanted.rows(replies, ids(1, 6, 4)())["table"][:, 0], [1, 6, 4])
+    np.testing.assert_array_equal(found.wanted.rows(replies)["table"][:, 0], [4, 1, 4, 6])
