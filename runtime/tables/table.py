@@ -99,8 +99,17 @@ class Table:
         return out
 
     def begin_step(self, rate: float) -> int:
-        """Begins the next update, with this learning rate; returns its number."""
+        """Begins the next update, with this learning rate; returns its number.
+
+        Raises:
+          OverflowError: rows could not say that they have seen it.
+        """
         with self._stepping:
+            if self.step + 1 >= layout.DEAD:
+                raise OverflowError(
+                    f"table {self.name} has seen {self.step:,} updates, as many as its rows can count; save it, write "
+                    "its weights (refluid table export FROM FOLDER --to lookup_table) and have servers load these"
+                )
             self._history.record(self.step + 1, rate)
             self.step += 1
             return self.step

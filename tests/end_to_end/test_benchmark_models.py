@@ -67,7 +67,20 @@ def test_a_report_shows_that_a_sync_job_learns_what_local_training_does(tmp_path
         assert other["loss"] == pytest.approx(one["loss"], abs=1e-5) and other["samples"] == one["samples"]
     assert set(sync["staleness"]) == {"0"}
     page = (tmp_path / "report.md").read_text()
-    assert "| ctr_dnn | sync | dataset |" in page and "attainable auc" in page
+    assert "| ctr_dnn | sync | 128 | dataset |" in page and "attainable auc" in page
+
+
+def test_modes_without_rounds_are_compared_with_local_training_on_smaller_batches():
+    import argparse
+
+    import report
+
+    args = argparse.Namespace(batch=128, trainers=2, modes=["local", "sync", "geo"])
+    assert report.variants(args) == [("local", 128), ("local", 64), ("sync", 128), ("geo", 64)]
+    ends = {("local", 128): 0.8, ("local", 64): 0.83, ("sync", 128): 0.8, ("geo", 64): 0.82}
+    found = {("ctr_dnn", *key, "loader"): {1: {"curve": [{"auc": end}]}} for key, end in ends.items()}
+    assert report.from_local(found, "ctr_dnn", "geo", 64, "loader") == "-0.0100 (-0.0100)"
+    assert report.from_local(found, "ctr_dnn", "sync", 128, "loader") == "+0.0000 (+0.0000)"
 
 
 def test_word2vec_finds_planted_similarities(tmp_path):

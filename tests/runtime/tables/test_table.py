@@ -98,6 +98,17 @@ def test_a_server_with_one_shard_has_rows_in_all_segments():
     assert min(map(len, table.segments)) > len(chosen) / 8
 
 
+def test_more_updates_than_rows_can_count_are_refused():
+    """The last one would make its rows look as if they had been given up."""
+    table, ids = uniform(), np.arange(3)
+    table.step = layout.DEAD - 3
+    table.update(ids, np.ones((3, 4), np.float32), table.begin_step(1.0))
+    table.begin_step(1.0)
+    with pytest.raises(OverflowError, match="emb has seen 4,294,967,294 updates.*--to lookup_table"):
+        table.begin_step(1.0)
+    assert len(table) == 3 and table.step == layout.DEAD - 1
+
+
 def test_a_batch_may_repeat_an_id():
     table = uniform()
     ids = np.array([5, 7, 5, 5])
