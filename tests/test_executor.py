@@ -90,6 +90,13 @@ def test_state_lives_in_the_scope():
     assert not np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()).any()
 
 
+def test_a_set_may_name_one_variable_to_fetch():
+    loss = regression()
+    assert started().run(feed=batch(), fetch_list={loss})[0].shape == (1,)
+    with pytest.raises(TypeError, match="fetch_list must be a list of variables or names, not set"):
+        started().run(feed=batch(), fetch_list={loss, "fc_0.w_0"})
+
+
 def test_fetched_arrays_are_the_users_own():
     regression()
     exe = started()

@@ -65,11 +65,7 @@ MISSING: dict[str, dict[str, str]] = {
             "not planned, as a search runs in one process here; use fluid.contrib.slim.searcher.SAController"
         ),
     },
-    "paddle.fluid.contrib.slim.quantization.post_training_quantization": {
-        "WeightQuantization": "planned; use PostTrainingQuantization",
-    },
     "paddle.fluid.contrib.slim.quantization": {
-        "WeightQuantization": "planned; use PostTrainingQuantization",
         "MKLDNNPostTrainingQuantStrategy Qat2Int8MkldnnPass QatInt8MkldnnPass mkldnn_post_training_strategy "
         "qat2_int8_mkldnn_pass qat_int8_mkldnn_pass": _MKLDNN,
     },

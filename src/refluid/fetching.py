@@ -24,6 +24,8 @@ def fetch_names(fetch_list: Any) -> tuple[str, ...]:
     """Returns the names in a fetch list."""
     if isinstance(fetch_list, str | Variable):
         fetch_list = [fetch_list]
+    if isinstance(fetch_list, set) and len(fetch_list) == 1:  # Fluid 1.5 takes any sequence; a set has no order
+        fetch_list = list(fetch_list)
     if not isinstance(fetch_list, list | tuple):
         raise TypeError(f"fetch_list must be a list of variables or names, not {type(fetch_list).__name__}")
     return tuple([item if item.__class__ is str else _fetch_name(item) for item in fetch_list])

@@ -23,7 +23,7 @@ UNSORTED = "Not sorted yet"
 
 # Heading of a group in gaps.txt, and words in the names that belong to it. The first group that fits takes a name.
 GROUPS = {
-    "Imperative mode: refluid runs static programs": r"dygraph | BackwardStrategy",
+    "Dynamic graphs, which come later": r"dygraph | BackwardStrategy",
     "Distributed training": r"""
         Distribut | HashName | RoundRobin | HDFS | multi_(down|up)load | for_increment | for_inference | dist_to_sparse
         | PipelineOptimizer""",

@@ -28,6 +28,15 @@ def test_edit_distance_counts_from_zero_without_reset():
     assert run_once(evaluator, **feed) == [0.25, 0.5]
 
 
+def test_the_metrics_of_a_batch_are_its_total_distance_and_its_sequences_with_errors():
+    evaluator = fluid.evaluator.EditDistance(*ids("found", "right"))
+    feed = {"found": sequences([1, 2, 3], [2, 1]), "right": sequences([1, 3, 3, 3], [2, 2])}
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    distance, errors = exe.run(feed=feed, fetch_list=evaluator.metrics)
+    assert (distance.tolist(), errors.tolist()) == ([1.0], [2])
+
+
 def test_chunks_are_counted_from_zero_without_reset():
     evaluator = fluid.evaluator.ChunkEvaluator(*ids("found", "right"), "IOB", 2)
     feed = {"found": sequences([0, 1, 2], [2, 1]), "right": sequences([0, 1, 0], [2, 1])}

@@ -115,6 +115,53 @@ def test_everything_can_be_quantised_after_training(tmp_path):
     np.testing.assert_allclose(*results, atol=0.03)
 
 
-def test_a_calibrator_says_what_to_use():
-    with pytest.raises(NotImplementedError, match="use fluid.contrib.slim.quantization.PostTrainingQuantization"):
-        fluid.contrib.Calibrator()
+def image_net():
+    """Two convolutions, one of whose inputs is never negative."""
+    layers = fluid.layers
+    image = layers.data("image", [3, 6, 6])
+    hidden = layers.conv2d(layers.conv2d(image, 4, 3, act="relu"), 4, 3, groups=4, act="relu", use_cudnn=False)
+    prediction = layers.fc(hidden, 3, act="softmax")
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    options = {"feed_var_names": ["image"], "fetch_list": [prediction], "exe": exe}
+    return {"program": fluid.default_main_program().clone(for_test=True), **options}
+
+
+@pytest.mark.parametrize("algo", ["direct", "KL"])
+def test_a_calibrator_saves_a_model_of_integers(algo, tmp_path):
+    options = image_net()
+    exe, images = options["exe"], np.random.RandomState(0).uniform(-1, 1, (3, 2, 3, 6, 6)).astype("float32")
+    calibrator = fluid.contrib.Calibrator(algo=algo, output=str(tmp_path), pretrained_model="unused", **options)
+    with pytest.raises(RuntimeError, match="run Calibrator.sampling_program before sample_data: .* has no value"):
+        calibrator.sample_data()
+    for batch in images:
+        (expected,) = exe.run(calibrator.sampling_program, {"image": batch}, options["fetch_list"])
+        calibrator.sample_data()
+    calibrator.save_int8_model()
+    program, _, targets = fluid.io.load_inference_model(str(tmp_path), exe)
+    ops = program.global_block().ops
+    assert [op.attr("is_negative_input") for op in ops if op.type == "quantize"] == [True, False]
+    assert [len(op.attr("Scale_weights")) for op in ops if op.type == "conv2d"] == [4, 4]
+    np.testing.assert_allclose(exe.run(program, {"image": images[-1]}, targets)[0], expected, atol=0.03)
+
+
+def test_a_calibrator_says_what_it_needs():
+    options = image_net()
+    with pytest.raises(RuntimeError, match="call sample_data before save_int8_model"):
+        fluid.contrib.Calibrator(output="unused", **options).save_int8_model()
+    with pytest.raises(ValueError, match="algo must be KL or direct, not 'mean'"):
+        fluid.contrib.Calibrator(output="unused", algo="mean", **options)
+    with pytest.raises(TypeError, match="Calibrator needs program, output"):
+        fluid.contrib.Calibrator(exe=options["exe"])
+    with pytest.raises(TypeError, match="takes program, .* by name, not \\['outputs'\\]"):
+        fluid.contrib.Calibrator(outputs="unused", **options)
+
+
+def test_weights_of_other_operators_cannot_be_stored():
+    smaller = q.WeightQuantization("unused")
+    with pytest.raises(AssertionError, match="softmax is not supported for weight quantization"):
+        smaller.quantize_weight_to_int("unused", quantizable_op_type=["softmax"])
+    with pytest.raises(AssertionError, match="weight_bits should be 8 or 16"):
+        smaller.quantize_weight_to_int("unused", weight_bits=4)
+    with pytest.raises(AssertionError, match="weight_quantize_type should in"):
+        smaller.quantize_weight_to_int("unused", weight_quantize_type="mean")

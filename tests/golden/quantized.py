@@ -176,6 +176,52 @@ def rewrite(fluid, case):
     return programs
 
 
+def save_model(fluid, exe, folder):
+    """Saves a small model in the folder "float"."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        image = fluid.layers.data("image", [3, 6, 6])
+        hidden = fluid.layers.pool2d(fluid.layers.conv2d(image, 4, 3, act="relu"), 2, "avg", 2)
+        prediction = fluid.layers.fc(hidden, 3, act="softmax")
+        exe.run(startup)
+        initialise(fluid, fluid.global_scope(), main, "matrices")
+        fluid.io.save_inference_model(os.path.join(folder, "float"), ["image"], [prediction], exe, main)
+
+
+STORED = {
+    "8 bits": {},
+    "16 bits": {"weight_bits": 16},
+    "one scale": {"weight_quantize_type": "abs_max"},
+    "clipped": {"weight_quantize_type": "abs_max", "threshold_rate": 0.1, "quantizable_op_type": ["mul"]},
+}
+
+
+def store(fluid, case, folder):
+    """Weights as WeightQuantization stores them, their scales, and what the model for tests predicts."""
+    from paddle.fluid.contrib.slim.quantization import WeightQuantization
+
+    exe, found = fluid.Executor(fluid.CPUPlace()), {}
+    save_model(fluid, exe, folder)
+    with fluid.scope_guard(fluid.Scope()):
+        smaller = WeightQuantization(os.path.join(folder, "float"))
+        smaller.quantize_weight_to_int(os.path.join(folder, "stored"), generate_test_model=True, **STORED[case])
+    for name in ("quantized_model", "test_model"):
+        with fluid.scope_guard(fluid.Scope()):
+            program, feeds, fetches = fluid.io.load_inference_model(os.path.join(folder, "stored", name), exe)
+            for weight in ("conv2d_0.w_0", "fc_0.w_0"):
+                found[name + " " + weight] = np.array(fluid.global_scope().find_var(weight).get_tensor())
+            for op in program.global_block().ops:
+                if op.has_attr("quantization_type"):
+                    scales = [op.attr(attr) for attr in op.attr_names if attr.endswith("_quant_scale")]
+                    found[name + " " + op.type] = np.array(scales[0])
+                    text = "{} {}".format(op.attr("quantization_type"), op.attr("quantize_weight_bits"))
+                    found[name + " how " + op.type] = np.array(text)
+            if name == "test_model":
+                fed = {feeds[0]: f32(2, 3, 6, 6, salt="test")}
+                found["predicted"] = exe.run(program, feed=fed, fetch_list=fetches)[0]
+    return found
+
+
 CALIBRATED = {"KL": ("KL", "channel_wise_abs_max"), "abs_max": ("abs_max", "abs_max")}
 
 
@@ -184,15 +230,8 @@ def calibrate(fluid, case, folder):
     from paddle.fluid.contrib.slim.quantization import PostTrainingQuantization
 
     algorithm, weights = CALIBRATED[case]
-    main, startup, place = fluid.Program(), fluid.Program(), fluid.CPUPlace()
-    exe = fluid.Executor(place)
-    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        image = fluid.layers.data("image", [3, 6, 6])
-        hidden = fluid.layers.pool2d(fluid.layers.conv2d(image, 4, 3, act="relu"), 2, "avg", 2)
-        prediction = fluid.layers.fc(hidden, 3, act="softmax")
-        exe.run(startup)
-        initialise(fluid, fluid.global_scope(), main, "matrices")
-        fluid.io.save_inference_model(os.path.join(folder, "float"), ["image"], [prediction], exe, main)
+    exe = fluid.Executor(fluid.CPUPlace())
+    save_model(fluid, exe, folder)
 
     def samples():
         for i in range(9):
@@ -262,6 +301,10 @@ def record(fluid):
     for case in CALIBRATED:
         folder = tempfile.mkdtemp()
         data.update({"after training, " + case + "|" + k: v for k, v in calibrate(fluid, case, folder).items()})
+        shutil.rmtree(folder)
+    for case in STORED:
+        folder = tempfile.mkdtemp()
+        data.update({"stored, " + case + "|" + key: value for key, value in store(fluid, case, folder).items()})
         shutil.rmtree(folder)
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "quantized.npz")
     np.savez_compressed(path, **data)

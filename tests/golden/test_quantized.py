@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from golden.quantized import CALIBRATED, REWRITTEN, TRAINED, calibrate, rewrite, train
+from golden.quantized import CALIBRATED, REWRITTEN, STORED, TRAINED, calibrate, rewrite, store, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::refluid.errors.RecompileWarning")  # programs are frozen in place
 
@@ -50,3 +50,15 @@ def test_a_model_is_quantised_after_training_as_in_real_fluid(case, tmp_path):
     assert sorted(found) == sorted(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_weights_are_stored_as_in_real_fluid(case, tmp_path):
+    expected, found = _recorded()[f"stored, {case}"], store(fluid, case, str(tmp_path))
+    assert sorted(found) == sorted(expected)
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(found[name], value, err_msg=name)

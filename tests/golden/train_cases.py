@@ -12,6 +12,7 @@ from golden import (
     train_image_nets,
     train_models,
     train_rankers,
+    train_transformer,
     train_translation,
 )
 from golden.case import f32, ints
@@ -26,6 +27,7 @@ GROUPS = {
     "decoders": train_decoders.CASES,
     "detectors": train_detectors.CASES,
     "rankers": train_rankers.CASES,
+    "transformer": train_transformer.CASES,
     "image_nets": train_image_nets.CASES,
 }
 

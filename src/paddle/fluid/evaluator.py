@@ -86,8 +86,9 @@ class EditDistance(Evaluator):
         zero = layers.fill_constant(shape=[1], value=0.0, dtype="float32")
         right = layers.cast(x=layers.equal(distances, zero), dtype="int64")
         wrong = layers.elementwise_sub(x=seq_num, y=layers.reduce_sum(right))
-        self._accumulate(self.states, [layers.reduce_sum(distances), seq_num, wrong])
-        self.metrics += [distances, wrong]
+        total = layers.reduce_sum(distances)
+        self._accumulate(self.states, [total, seq_num, wrong])
+        self.metrics += [total, wrong]
 
     def eval(self, executor, eval_program=None):
         """Returns the average distance and the fraction of sequences with errors."""

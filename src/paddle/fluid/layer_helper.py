@@ -189,7 +189,7 @@ class LayerHelper:
         )
 
     def to_variable(self, value: Any) -> Variable:
-        """Returns ``value``, which must be a Variable; refluid has no imperative mode."""
+        """Returns ``value``, which must be a Variable; dynamic graphs come later."""
         if not isinstance(value, Variable):
             raise TypeError(f"{self.layer_type} expects a Variable, not {type(value).__name__}")
         return value

@@ -16,3 +16,10 @@ def as_integers(weight: np.ndarray, scale: np.ndarray | float, bits: int) -> np.
     scale = np.asarray(scale, weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
     scale = np.where(scale == 0, 1, scale)  # a channel of zeros
     return np.clip(np.round(weight / scale * levels), -levels, levels).astype(weight.dtype)
+
+
+def threshold_without(weight: np.ndarray, share: float) -> float:
+    """The magnitude below which all but a share of the elements are, up to a 5000th of the largest one."""
+    counts, edges = np.histogram(np.abs(weight), 5000, (0, np.abs(weight).max()))
+    kept = np.cumsum(counts / counts.sum())
+    return float((np.argmax(kept >= 1 - share) + 1) * (edges[1] - edges[0]))

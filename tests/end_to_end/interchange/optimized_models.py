@@ -119,6 +119,11 @@ def mkldnn_convolutions(fluid):
     return {"image": numbers("image", 2, 3, 8, 8).astype("float32")}, [layers.fc(pooled, 3)]
 
 
+def eight_bits(fluid):
+    """Quantised by the predictor itself, after it has seen some images."""
+    return mkldnn_convolutions(fluid)
+
+
 def activated_sums(fluid):
     layers = fluid.layers
     x = layers.data("x", [4])
@@ -155,6 +160,7 @@ MODELS = {
     squared_difference: (["fusion_squared_mat_sub"], None),
     convolution: (["conv2d", "elementwise_add"], None),
     mkldnn_convolutions: (["conv2d", "fc"], None),
+    eight_bits: (["quantize", "conv2d", "fc", "dequantize"], None),
     activated_sums: (["fused_elemwise_activation"], ["fuse_elewise_add_act_pass"]),
     attention_lstm: (["attention_lstm"], []),
 }
@@ -172,7 +178,9 @@ def optimize(fluid, build, folder):
         if passes is None:
             plain = tempfile.mkdtemp()
             fluid.io.save_inference_model(plain, sorted(feeds), targets, executor, main)
-            save_optimized(fluid, plain, folder, with_mkldnn=build is mkldnn_convolutions)
+            save_optimized(
+                fluid, plain, folder, build in (mkldnn_convolutions, eight_bits), build is eight_bits and feeds
+            )
         else:
             program = with_passes(fluid, main.clone(for_test=True), passes) if passes else main
             targets = [program.global_block().var(target.name) for target in targets]
@@ -180,14 +188,21 @@ def optimize(fluid, build, folder):
     return feeds
 
 
-def save_optimized(fluid, plain, folder, with_mkldnn):
-    """Saves what the passes of a predictor have made of the model in the folder ``plain``."""
+def save_optimized(fluid, plain, folder, with_mkldnn, samples=None):
+    """Saves what the passes of a predictor have made of the model in the folder ``plain``.
+
+    With samples it is quantised: they say how large values are.
+    """
     config = fluid.core.AnalysisConfig(plain)
     config.disable_gpu()
     config.disable_glog_info()
     config.switch_ir_optim(True)
     if with_mkldnn:
         config.enable_mkldnn()
+    if samples:
+        config.enable_quantizer()
+        config.quantizer_config().set_quant_data([fluid.core.PaddleTensor(samples[name]) for name in sorted(samples)])
+        config.quantizer_config().set_quant_batch_size(len(next(iter(samples.values()))))
     fluid.core.create_paddle_predictor(config).SaveOptimModel(folder)
     os.rename(os.path.join(folder, "model"), os.path.join(folder, "__model__"))
 

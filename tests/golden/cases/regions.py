@@ -78,7 +78,8 @@ CASES += [
     ),
 ]
 
-# Not at pixels, where the interpolated image has no slope. The last one has no width: real Fluid's gradient is NaN.
+# Not at pixels, where the interpolated image has no slope. The last one has no width.
+# differs: region-without-width
 PRECISE = np.array(
     [[0.3, 0.1, 9.5, 8.3], [3.1, 2.7, 5.5, 10.9], [-4.3, -3.1, 20.7, 15.3], [5.3, 5.1, 5.3, 8.2]], "float32"
 )

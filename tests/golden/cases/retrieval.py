@@ -114,7 +114,7 @@ for name, edges, depth in (
     ("ends-early", [[1, 2], [1, 3], [0, 0], [3, 4], [0, 0]], 2),
     ("two", [[1, 2], [0, 0], [0, 0], [0, 0], [0, 0]], 2),
 ):
-    # All trees of a batch are alike: real Fluid remembers nodes of one when it comes to the next.
+    # All trees of a batch are alike: differs: trees-of-a-batch
     trees = {"Filter": f32(3, 3, 2, 4)}
     for count in (1, 2):
         trees.update({"NodesVector": f32(count, 6, 3), "EdgeSet": np.array([edges] * count, "int32")})

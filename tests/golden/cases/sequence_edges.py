@@ -1,8 +1,8 @@
 """Every sequence layer on every way of cutting rows: empty sequences at any place, single rows, a long one, two levels.
 
 One case holds many layers, because each case is compiled: what x's gradient adds up from is still compared exactly.
-Layers that real Fluid refuses for a way of cutting are left out there. So is sequence_conv with padding_start=1: the
-gradient of its filter reads rows of an earlier window in real Fluid.
+Layers that real Fluid refuses for a way of cutting are left out there. So is sequence_conv with padding_start=1.
+differs: sequence-conv-start
 """
 
 import numpy as np

@@ -61,7 +61,6 @@ def test_lengths_of_other_batches_do_not_change_a_sequence():
 
 
 MISTAKES = {
-    "an fc on 8-bit integers": ("fc", {"Input": np.ones((2, 3), "int8"), "W": f32(3, 4)}, {}, "8-bit integers"),
     "matrices of factors": ("fusion_squared_mat_sub", {"X": f32(2, 3, 4), "Y": f32(4, 2)}, {}, "must be matrices"),
     "two unary functions": (
         "fused_elemwise_activation",

@@ -90,7 +90,7 @@ def deformable_psroi_pooling(
 ):
     """Means of ``sample_per_part`` by ``sample_per_part`` points of each bin, and how many of them are in the image.
 
-    Trans moves the parts of a region, by shares of its size times ``trans_std``.
+    Trans moves the parts of a region, by shares of its size times ``trans_std`` (differs: moved-parts).
     """
     groups = _groups(x, output_dim, *group_size)
     regions = Regions.of(rois, x.shape[0])

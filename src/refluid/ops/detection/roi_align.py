@@ -81,7 +81,10 @@ def _tent(places: Any, pixel: Any, size: int) -> Any:
     infer=infer_bins(),
 )
 def prroi_pool(x, rois, counts=None, *, pooled_height=1, pooled_width=1, spatial_scale=1.0):
-    """The mean over each bin of the interpolated image, which is zero outside; differentiable in the regions."""
+    """The mean over each bin of the interpolated image, which is zero outside; differentiable in the regions.
+
+    differs: region-without-width
+    """
     regions = Regions.of(rois, x.shape[0], region_offsets(counts))
     boxes = regions.boxes.astype(x.dtype) * spatial_scale
     start, extent = boxes[:, :2], jnp.maximum(boxes[:, 2:] - boxes[:, :2], 0)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import sequences_only_in
-
-
-def _rounded(x: Any, dtype: Any) -> Any:
-    """The nearest integers, even ones where two are as near, within the range of ``dtype``."""
-    limits = jnp.iinfo(dtype)
-    return jnp.clip(jnp.round(x), limits.min, limits.max).astype(dtype)
+from refluid.ops.nn.eight_bits import rounded
 
 
 @op("quantize", inputs="Input", outputs="Output", grad=None, row_wise=True)
 def quantize(x, *, Scale=1.0, is_negative_input=False):
     """Scale * x as int8, or as uint8 if no input is negative."""
-    return _rounded(x * jnp.asarray(Scale, x.dtype), jnp.int8 if is_negative_input else jnp.uint8)
+    return rounded(x * jnp.asarray(Scale, x.dtype), jnp.int8 if is_negative_input else jnp.uint8)
 
 
 @op("dequantize", inputs="Input", outputs="Output", grad=None, row_wise=True)
@@ -31,7 +24,7 @@ def dequantize(x, *, Scale=1.0):
 @op("requantize", inputs="Input", outputs="Output", grad=None, row_wise=True)
 def requantize(x, *, Scale_in=1.0, Scale_out=1.0):
     """Integers of another scale: x * Scale_out / Scale_in."""
-    return _rounded(x.astype(jnp.float32) * jnp.float32(Scale_out / Scale_in), x.dtype)
+    return rounded(x.astype(jnp.float32) * jnp.float32(Scale_out / Scale_in), x.dtype)
 
 
 @op("dequantize_abs_max", inputs="X Scale", outputs="Out", grad=None, row_wise=sequences_only_in("X"))

@@ -9,6 +9,7 @@ from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import lookup, op
 from refluid.ops.core.row_wise import broadcast_along_rows, sequences_only_in
+from refluid.ops.nn.eight_bits import Scales, is_8_bit
 from refluid.ops.tensor.matmul import mul
 
 _PADDING = 4  # rows and columns that are added to the weights of some sizes, for the cache of a CPU
@@ -22,16 +23,30 @@ def activate(name: str, x: Any, **attrs: Any) -> Any:
 
 
 @op("fc", inputs="Input W Bias?", outputs="Out", grad=None, row_wise=sequences_only_in("Input"), matrix="W")
-def fc(x, w, bias=None, *, in_num_col_dims=1, activation_type="", padding_weights=False):
+def fc(
+    x,
+    w,
+    bias=None,
+    *,
+    in_num_col_dims=1,
+    activation_type="",
+    padding_weights=False,
+    Scale_in=1.0,
+    Scale_weights=(1.0,),
+    Scale_out=1.0,
+    force_fp32_output=False,
+):
     """activation(input @ w + bias); padded weights have 4 more rows and columns that do not count."""
-    if jnp.issubdtype(x.dtype, jnp.integer):
-        raise TypeError(
-            f"Input is {x.dtype}: an fc on 8-bit integers is not supported; save the model before quantizing"
-        )
     if padding_weights:
         w = w[:-_PADDING, :-_PADDING]
+    scales = Scales(Scale_in, Scale_weights, Scale_out, force_fp32_output) if is_8_bit(x) else None
+    if scales:
+        x, w = x.astype(jnp.float32), scales.of_weight(w, axis=1)
     out = mul(x, w, x_num_col_dims=in_num_col_dims)
-    return activate(activation_type, out if bias is None else out + bias.reshape(-1))
+    if scales:
+        out, bias = scales.of_sums(out), None if bias is None else bias * jnp.float32(scales.output)
+    out = activate(activation_type, out if bias is None else out + bias.reshape(-1))
+    return out if scales is None else scales.stored(out, activation_type)
 
 
 @op("fusion_repeated_fc_relu", inputs="X W* Bias*", outputs="ReluOut* Out", grad=None, row_wise=sequences_only_in("X"))

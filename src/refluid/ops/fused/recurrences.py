@@ -121,7 +121,7 @@ def fusion_gru(
     is_reverse=False,
     origin_mode=False,
 ):
-    """The gru of x @ weight_x. Real Fluid on a CPU ignores origin_mode, with which the model was trained."""
+    """The gru of x @ weight_x. It respects origin_mode (differs: fused-gru-origin)."""
     x = require_sequences(x, "X")
     *_, hidden = gru(
         x.with_data(x.data @ weight_x),

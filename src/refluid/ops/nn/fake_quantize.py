@@ -4,8 +4,7 @@ A scale is the largest magnitude of a tensor: of the batch at hand (abs_max), of
 moving average over batches. The ops have no gradients. Passes insert them behind the backs of gradient ops, which pass
 their gradients straight through (`refluid.transpiler.quantization`).
 
-Exact halves are rounded to even; real Fluid does so in the vectorised part of its loop and rounds away from zero in
-the rest.
+Exact halves are rounded to even (differs: rounded-halves).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from jax import lax
 from refluid.ops.core.gradients import custom_vjp
 from refluid.ops.core.registry import op
 from refluid.ops.nn.conv.window import Window, as_given, channels_last, explicit_pads
+from refluid.ops.nn.eight_bits import is_8_bit, rounded
 
 MANY = 256  # window elements; beyond this, one op per element makes programs too long to compile
 
@@ -282,7 +283,8 @@ def _register_pool(type: str, rank: int, data_format: str, meaning: str, **optio
     ):
         if pooling_type not in ("max", "avg"):
             raise ValueError(f"pooling_type must be max or avg, not {pooling_type}")
-        x = channels_last(x, data_format)
+        dtype = x.dtype
+        x = channels_last(x.astype(jnp.float32) if is_8_bit(x) else x, data_format)
         dims = x.shape[1:-1]
         if global_pooling or adaptive:
             window = _adaptive_window(dims, (1,) * len(dims) if global_pooling else ksize)
@@ -294,7 +296,7 @@ def _register_pool(type: str, rank: int, data_format: str, meaning: str, **optio
             out = _max_pool(x, window)
         else:
             out = _over(_sum_pool(x, window), _elements(window, dims, exclusive))
-        return as_given(out, data_format)
+        return as_given(out if out.dtype == dtype else rounded(out, dtype), data_format)
 
     rule.__doc__ = meaning
     return rule

@@ -100,6 +100,8 @@ def tree_conv(nodes, edges, weight, *, max_depth=2):
     """For each node, a weighted sum of the nodes below it down to ``max_depth``, with weights for left, right and top.
 
     Edges are pairs of a parent and a child, counted from 1, up to a pair with a 0.
+
+    differs: trees-of-a-batch, tree-gradient
     """
     coefficients = jax.vmap(partial(_shares, count=nodes.shape[1], max_depth=max_depth))(edges)
     patches = jnp.einsum("bpuv,bvf->bufp", coefficients.astype(nodes.dtype), nodes)

@@ -123,7 +123,10 @@ def _neighbours(x, distance, beyond=None):
 
 @op("sequence_conv", inputs="X PaddingData? Filter", outputs="Out", differentiable="X PaddingData Filter", lod="aware")
 def sequence_conv(x, padding_data, weight, *, contextLength, contextStart=0, contextStride=1, paddingTrainable=False):
-    """The rows around each row, side by side, times the filter; beyond the ends of a sequence, zeros or PaddingData."""
+    """The rows around each row, side by side, times the filter; beyond the ends of a sequence, zeros or PaddingData.
+
+    differs: sequence-conv-start
+    """
     x = require_sequences(x, "X")
     if contextStride != 1:
         raise ValueError("contextStride must be 1, as in Fluid")

@@ -8,9 +8,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from refluid import kernels
-from refluid.ops.core.registry import op
+from refluid.ops.core.registry import lookup, op
 from refluid.ops.core.row_wise import Arguments, has_columns, sequences_only_in
 from refluid.ops.core.values import Ragged
+from refluid.ops.nn.eight_bits import Scales, is_8_bit
 
 # The kernel takes products with this range of multiplications, a Y that fits in cache, and no very short side.
 _KERNEL_FROM, _KERNEL_TO, _KERNEL_MATRIX, _KERNEL_SIDE = 1 << 19, 1 << 25, 1 << 19, 16
@@ -48,16 +49,43 @@ def _rows_stay(attrs: dict[str, Any], arguments: Arguments) -> bool:
 
 
 @op("matmul", inputs="X Y", outputs="Out", row_wise=_rows_stay, matrix="Y")
-def matmul(x, y, *, transpose_X=False, transpose_Y=False, alpha=1.0):
-    """alpha * x @ y over the last two dims; a 1-D x is a row, a 1-D y a column, before transposing."""
+def matmul(
+    x,
+    y,
+    *,
+    transpose_X=False,
+    transpose_Y=False,
+    alpha=1.0,
+    fused_transpose_Out=(),
+    fused_reshape_Out=(),
+    Scale_x=1.0,
+    Scale_y=1.0,
+    Scale_out=1.0,
+    force_fp32_output=False,
+):
+    """alpha * x @ y over the last two dims; a 1-D x is a row, a 1-D y a column, before transposing.
+
+    Passes for MKL-DNN fuse a transposition and a reshape of the result, and use 8-bit integers.
+    """
+    if is_8_bit(x):
+        scales = Scales(Scale_x, (Scale_y,), Scale_out, force_fp32_output)
+        sums = _matrix_product(x.astype(jnp.float32), y.astype(jnp.float32), transpose_X, transpose_Y, alpha)
+        out = scales.stored(scales.of_sums(sums), activation="")
+    else:
+        out = _matrix_product(x, y, transpose_X, transpose_Y, alpha)
+    out = out.transpose(fused_transpose_Out) if fused_transpose_Out else out
+    return lookup("reshape").rule(out, None, None, shape=fused_reshape_Out) if fused_reshape_Out else out
+
+
+def _matrix_product(x, y, transpose_x, transpose_y, alpha):
     x_is_vector, y_is_vector = x.ndim == 1, y.ndim == 1
     x = x[None, :] if x_is_vector else x
     y = y[:, None] if y_is_vector else y
-    x = jnp.swapaxes(x, -1, -2) if transpose_X else x
-    y = jnp.swapaxes(y, -1, -2) if transpose_Y else y
+    x = jnp.swapaxes(x, -1, -2) if transpose_x else x
+    y = jnp.swapaxes(y, -1, -2) if transpose_y else y
     if x.shape[-1] != y.shape[-2]:
         raise ValueError("X must have as many columns as Y has rows, after transposing")
-    if x.ndim == y.ndim == 2 and not transpose_X and not transpose_Y:
+    if x.ndim == y.ndim == 2 and not transpose_x and not transpose_y:
         product = _product(x, y)
     else:
         product = x @ _with_batch_of(x, y)

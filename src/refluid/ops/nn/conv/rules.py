@@ -11,6 +11,7 @@ from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import sequences_only_in
 from refluid.ops.nn.conv.products import correlate, spread
 from refluid.ops.nn.conv.window import Window, as_given, channels_last, explicit_pads
+from refluid.ops.nn.eight_bits import Scales, is_8_bit
 
 
 def _window(dims, kernel, strides, paddings, padding_algorithm, dilations, groups) -> Window:
@@ -110,12 +111,30 @@ def conv2d(
     fuse_relu=False,
     fuse_brelu=False,
     fuse_brelu_threshold=6.0,
+    Scale_in=1.0,
+    Scale_weights=(1.0,),
+    Scale_out=1.0,
+    Scale_in_eltwise=1.0,
+    force_fp32_output=False,
 ):
     """The correlation of images with filters [O, C / groups, H, W], plus bias and residual if given, then activated."""
+    scales = Scales(Scale_in, Scale_weights, Scale_out, force_fp32_output) if is_8_bit(x) else None
+    if scales:
+        x, w = x.astype(jnp.float32), scales.of_weight(w, axis=0)
+        bias = None if bias is None else scales.of_bias(bias)
+        residual = None if residual is None else residual * jnp.float32(scales.output / Scale_in_eltwise)
     out = _convolve(x, w, strides, paddings, padding_algorithm, dilations, groups, data_format)
     out = _with_bias(out, bias, data_format)
+    if scales:
+        out = scales.of_sums(out, axis=-1 if data_format == "NHWC" else 1)
     out = out if residual is None else out + residual
-    return _activated(out, fuse_activation, fuse_alpha, fuse_relu, fuse_brelu, fuse_brelu_threshold)
+    out = _activated(out, fuse_activation, fuse_alpha, fuse_relu, fuse_brelu, fuse_brelu_threshold)
+    return out if scales is None else scales.stored(out, _kind(fuse_activation, fuse_relu or fuse_brelu))
+
+
+def _kind(fuse_activation, has_flag):
+    """The name of the activation; those that have a flag in Fluid 1.5 are kinds of relu."""
+    return "relu" if has_flag else fuse_activation
 
 
 @op("conv3d", inputs="Input Filter ResidualData?", outputs="Output")

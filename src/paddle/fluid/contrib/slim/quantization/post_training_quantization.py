@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from paddle._missing import missing_names
 from paddle.fluid import io
 from paddle.fluid.contrib.slim.quantization.quantization_pass import (
     WATCHED,
@@ -15,6 +14,7 @@ from paddle.fluid.contrib.slim.quantization.quantization_pass import (
     QuantizationFreezePass,
     QuantizationTransformPass,
 )
+from paddle.fluid.contrib.slim.quantization.weight_quantization import WeightQuantization
 from refluid.compression.calibration import entropy_threshold, largest_threshold
 from refluid.ir import Program, VarType
 from refluid.ir.graph import Graph, IrGraph
@@ -22,8 +22,7 @@ from refluid.scope import Scope, global_scope, scope_guard
 from refluid.transpiler.quantization.fake_ops import BOTH, DEQUANTISED, SCALE, inputs_of, outputs_of
 from refluid.transpiler.quantization.freezing import WriteOutputScales
 
-__all__ = ["PostTrainingQuantization"]
-__getattr__ = missing_names(__name__)
+__all__ = ["PostTrainingQuantization", "WeightQuantization"]
 
 _ALGORITHMS = {"KL": entropy_threshold, "abs_max": largest_threshold}
 

@@ -234,7 +234,10 @@ def _program_of(graph: IrGraph) -> Program:
 
 
 def _replace(graph: IrGraph, program: Program, states: list[State], scope: Scope | None) -> None:
-    """Shows the rewritten program; gives its state a value, unless it is for test and training has done so."""
+    """Shows the rewritten program; gives its state a value, unless it is for test and training has done so.
+
+    differs: scales-for-tests
+    """
     if states and scope is None:
         raise ValueError(f"the pass needs a scope: it initializes {states[0].name} there")
     graph.graph.replace(program)
