@@ -20,8 +20,12 @@ from refluid.runtime.transport.refusals import FOREIGN, TOKEN, Refusals
 Handler = Callable[[bytes, grpc.ServicerContext], Sequence[Any]]
 
 
-# Of one gRPC message: nothing larger is read. A message of the protocol is one chunk up to this size.
-_LIMITS = [("grpc.max_receive_message_length", LARGE + (64 << 10)), ("grpc.max_concurrent_streams", 128)]
+_LIMITS = [
+    # Of one gRPC message: nothing larger is read. A message of the protocol is one chunk up to this size.
+    ("grpc.max_receive_message_length", LARGE + (64 << 10)),
+    ("grpc.max_concurrent_streams", 128),
+    ("grpc.http2.bdp_probe", 0),  # no windows of megabytes: messages that wait to be let in stay with their senders
+]
 
 
 class Listener:

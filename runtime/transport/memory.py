@@ -6,8 +6,9 @@ import ctypes
 import sys
 
 # Numbers of <malloc.h>.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MOST = 2**31 - 1
+_ARENAS = 2  # every one keeps the memory of its largest messages, and threads would have eight for each core
 _LARGEST_MESSAGE = 32 << 20  # the most that every version of glibc accepts for the second
 
 
@@ -21,5 +22,6 @@ def keep_freed_memory() -> None:
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        mallopt(_ARENA_MAX, _ARENAS)
         mallopt(_TRIM_THRESHOLD, _MOST)
         mallopt(_MMAP_THRESHOLD, _LARGEST_MESSAGE)
