@@ -83,6 +83,10 @@ class Averages:
         parts = list(self._pushed.values())
         return {name + DELTA: sum(part[name] for part in parts) / len(parts) - held[name] for name in parts[0]}
 
+    def replied(self, trainer: int) -> Values:
+        """What the last reply told a trainer to go on with."""
+        return self._given[trainer]
+
     def reply(self, trainer: int, held: Mapping[str, np.ndarray]) -> Values:
         """What a trainer goes on with, given the values that the server holds."""
         expected = self._expected.get(trainer, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,11 @@ class ChangedRows:
 
     def state(self) -> dict[str, Any]:
         """What a restarted server must know, as plain data and arrays."""
-        return {name: [changed.rows() for changed in sets] for name, sets in self._tables.items()}
+        return {name: [changed.state() for changed in sets] for name, sets in self._tables.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state`."""
-        self._tables = {name: [_RowSet(rows) for rows in sets] for name, sets in state.items()}
+        self._tables = {name: [_RowSet(**each) for each in sets] for name, sets in state.items()}
 
     def mark(self, trainer: int, pushed: Mapping[str, Value]) -> None:
         """Marks the rows that a trainer has pushed as changed for all others."""
@@ -35,22 +35,25 @@ class ChangedRows:
                     if other != trainer:
                         changed.add(value.rows)
 
-    def take(self, trainer: int, name: str) -> np.ndarray | None:
-        """The changed rows of a table for a trainer, each reported once; None if it is not a table."""
+    def take(self, trainer: int, name: str, *, again: bool = False) -> np.ndarray | None:
+        """The changed rows of a table for a trainer, each reported once; None if it is not a table.
+
+        ``again``: the last reply may not have arrived, so what it had is reported once more.
+        """
         sets = self._tables.get(name)
-        return None if sets is None else sets[trainer].take()
+        return None if sets is None else sets[trainer].take(again=again)
 
 
 class _RowSet:
     """Row numbers, each once; merged when there are many of them."""
 
-    def __init__(self, rows: np.ndarray | None = None):
-        self._parts: list[np.ndarray] = [] if rows is None else [np.array(rows)]
-        self._count = self._merged = 0 if rows is None else len(rows)
+    def __init__(self, parts: Sequence[np.ndarray] = (), taken: np.ndarray | None = None):
+        self._parts = [np.array(part) for part in parts]
+        self._count, self._merged = sum(map(len, self._parts)), 0
+        self._taken = np.empty(0, np.int64) if taken is None else np.array(taken)  # by the last reply
 
-    def rows(self) -> np.ndarray:
-        """The rows, which stay."""
-        return np.unique(np.concatenate(self._parts)) if self._parts else np.empty(0, np.int64)
+    def state(self) -> dict[str, Any]:
+        return {"parts": list(self._parts), "taken": self._taken}
 
     def add(self, rows: Any) -> None:
         self._parts.append(np.array(rows))
@@ -59,7 +62,7 @@ class _RowSet:
             self._parts = [np.unique(np.concatenate(self._parts))]
             self._count = self._merged = len(self._parts[0])
 
-    def take(self) -> np.ndarray:
-        rows = self.rows()
+    def take(self, *, again: bool) -> np.ndarray:
+        self._taken = np.unique(np.concatenate([*self._parts, self._taken if again else np.empty(0, np.int64)]))
         self._parts, self._count, self._merged = [], 0, 0
-        return rows
+        return self._taken

@@ -78,7 +78,9 @@ class ExchangeHandler:
         self._changed_rows = ChangedRows(trainers) if mode is Mode.GEO else None
         self._averages = Averages() if op.attrs.get("averages") else None
         self._failure = ""
+        self._replied: dict[int, int] = {}  # trainer -> the push whose reply it was that changed what is known of it
         self.record: Callable[[float, list[bytes]], None] | None = None  # told of every update, before its replies
+        self.record_reply: Callable[..., object] = lambda *_: None  # told of replies that `replay_reply` has to repeat
         self.lost: Callable[[int], None] = lambda pushes: None  # told of pushes that a restart has lost
         loaded = scope.find_var(LOADED)
         self.has_parameters = loaded is not None and loaded.value is not None
@@ -91,6 +93,7 @@ class ExchangeHandler:
             "pace": self._pace.state(),
             "changed_rows": None if self._changed_rows is None else self._changed_rows.state(),
             "averages": None if self._averages is None else self._averages.state(),
+            "replied": {str(trainer): sequence for trainer, sequence in self._replied.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -102,6 +105,7 @@ class ExchangeHandler:
             self._changed_rows.restore(state["changed_rows"])
         if self._averages is not None:
             self._averages.restore(state["averages"])
+        self._replied = {int(trainer): sequence for trainer, sequence in state["replied"].items()}
         self.has_parameters = True
 
     def replay(self, now: float, messages: Sequence[bytes]) -> None:
@@ -115,6 +119,10 @@ class ExchangeHandler:
                 pushed = {name: value for name, value in tensors.items() if name in self.shard.pushable}
                 self._queue_push(request, pushed, message)
         self._apply(sorted(trainers), now)
+
+    def replay_reply(self, trainer: int, sequence: int, wanted: Sequence[str], starts: bool) -> None:
+        """Does again what a reply has changed of what is known of its trainer."""
+        self._values_for(trainer, sequence, wanted, starts)
 
     def awaited(self) -> list[int]:
         """The trainers whose push the current round waits for, or trainers that are too far ahead."""
@@ -235,11 +243,11 @@ class ExchangeHandler:
         if lost:
             self.lost(lost)
         steps = sum(push.steps for push in pushes)
-        pace = 1 if self.rounds.waits else self._pace.advance(steps)
+        pace = 1 if self.rounds.waits else self._pace.due()
         began = time.perf_counter()
         self._update([self._to_apply(due[0], push, now) for push in pushes], due[0], pace)
-        if self.record is not None:
-            self.record(now, [push.message for push in pushes])
+        if not self.rounds.waits:
+            self._pace.applied(steps)
         self.metrics.update_seconds.observe(time.perf_counter() - began)
         self._replies.clear()
         for trainer, push in zip(due, pushes, strict=True):
@@ -248,7 +256,21 @@ class ExchangeHandler:
             if self._changed_rows is not None:
                 self._changed_rows.mark(trainer, push.tensors)
         self.rounds.applied(steps)
+        self._record(now, [push.message for push in pushes])
         self.round_began = None
+        self._changed.notify_all()
+
+    def _record(self, now: float, messages: list[bytes]) -> None:
+        if self.record is None:
+            return
+        try:
+            self.record(now, messages)
+        except Exception as error:
+            self._fail(str(error))  # the update is in memory, but nobody may hear of it
+            raise
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
         self._changed.notify_all()
 
     def _to_apply(self, trainer: int, push: Push, now: float) -> dict[str, Value]:
@@ -264,8 +286,7 @@ class ExchangeHandler:
         except Exception as error:
             self.rounds.discard()
             if self.rounds.waits:  # the other trainers of the round would wait forever
-                self._failure = f"update {self.rounds.round + 1} failed: {type(error).__name__}: {error}"
-                self._changed.notify_all()
+                self._fail(f"update {self.rounds.round + 1} failed: {type(error).__name__}: {error}")
             raise
         finally:
             updating.reset(token)
@@ -283,10 +304,13 @@ class ExchangeHandler:
     def _reply(self, request: Any, asked: Mapping[str, Value] = MappingProxyType({})) -> Buffers:
         """The variables that a trainer pulls, and rows that it asks for; without rows, a round has one reply."""
         wanted, trainer = tuple(request.wanted), request.caller.trainer
-        if self._changed_rows is not None and request.purpose != pb.ExchangeRequest.START:
-            return self._encode(self._changed_values(self._changed_rows, trainer, wanted))
-        if wanted:
-            self.shard.remember_pulled(trainer)
+        starts = request.purpose == pb.ExchangeRequest.START
+        if wanted and (self.shard.remembers_pulls or (self._changed_rows is not None and not starts)):
+            if request.sequence < self.rounds.counted(trainer):  # a request that came late: nobody reads the reply
+                return self._encode({})
+            self.record_reply(trainer, request.sequence, wanted, starts)
+            values = self._values_for(trainer, request.sequence, wanted, starts)
+            return self._encode({**values, **self._rows_of(asked)})
         if asked:
             return self._encode({**self.shard.read(wanted), **self._rows_of(asked)})
         if not self.rounds.waits:
@@ -296,11 +320,24 @@ class ExchangeHandler:
             found = self._replies[wanted] = b"".join(self._read(request))
         return [found]
 
-    def _changed_values(self, changed: ChangedRows, trainer: int, wanted: Sequence[str]) -> dict[str, Value]:
-        """GEO: whole variables, but only those rows of a table that other trainers have changed."""
+    def _values_for(self, trainer: int, sequence: int, wanted: Sequence[str], starts: bool) -> dict[str, Value]:
+        """What is pulled where a server keeps what each trainer has received; a reply that is repeated is the same."""
+        again = self._replied.get(trainer) == sequence and not starts
+        self._replied[trainer] = sequence
         if self._averages is not None:
-            return dict(self._averages.reply(trainer, self.shard.read(wanted)))
-        rows = {name: changed.take(trainer, name) for name in wanted}
+            found = self._averages.replied(trainer) if again else self._averages.reply(trainer, self.shard.read(wanted))
+            return dict(found)
+        if self._changed_rows is not None:
+            return self._changed_values(self._changed_rows, trainer, wanted, again=again)
+        if not again:
+            self.shard.remember_pulled(trainer)
+        return dict(self.shard.pulled(trainer, wanted))
+
+    def _changed_values(
+        self, changed: ChangedRows, trainer: int, wanted: Sequence[str], *, again: bool
+    ) -> dict[str, Value]:
+        """GEO: whole variables, but only those rows of a table that other trainers have changed."""
+        rows = {name: changed.take(trainer, name, again=again) for name in wanted}
         found: dict[str, Value] = dict(self.shard.read([name for name, numbers in rows.items() if numbers is None]))
         for name, numbers in rows.items():
             if numbers is not None:

@@ -39,7 +39,7 @@ class Peers:
     """
 
     def __init__(self, endpoints: Sequence[str], endpoint: str, connect: Callable[[str], ServerConnection]):
-        self._endpoints = list(endpoints)
+        self.endpoints = self._endpoints = list(endpoints)
         self._endpoint = endpoint
         self._connect = connect
         self._log = Log("server", endpoint=endpoint)
@@ -71,6 +71,16 @@ class Peers:
         connection = self._connection = self._connection or self._connect(endpoint)
         return patiently(lambda: connection.call("Sum", buffers, _SUM_TIMEOUT), RetryPolicy(_SUM_TIMEOUT))
 
+    def state(self) -> list[Any]:
+        """The totals that others may still ask for, as plain data and arrays."""
+        with self._changed:
+            return [[round, key, totals] for (round, key), totals in self._totals.items()]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        """The inverse of `state`."""
+        for round, key, totals in state:
+            self.know(round, key, totals)
+
     def know(self, round: int, key: str, totals: list[np.ndarray]) -> None:
         """Takes the totals of a sum that was made before this server was restarted."""
         with self._changed:
@@ -83,11 +93,17 @@ class Peers:
         for endpoint in self._endpoints:
             if endpoint == self._endpoint:
                 continue
-            connection = self._connect(endpoint)
             try:
-                connection.call("Evicted", wire.encode(notice), _NOTICE_TIMEOUT)
+                self.call(endpoint, "Evicted", wire.encode(notice), _NOTICE_TIMEOUT)
             except Exception as error:  # noqa: BLE001 - a server that has ended already need not know
                 self._log.info("another server did not hear of an eviction", server=endpoint, reason=str(error))
+
+    def call(self, endpoint: str, method: str, buffers: list[Any], timeout: float) -> bytes:
+        """Makes a call to another server."""
+        connection = self._connect(endpoint)
+        try:
+            return connection.call(method, buffers, timeout)
+        finally:
             connection.close()
 
     def handle_sum(self, message: bytes) -> list[Any]:

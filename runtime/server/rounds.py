@@ -82,6 +82,10 @@ class Rounds:
         """Forgets the pushes of an update that failed."""
         self._pushed.clear()
 
+    def all_counted(self) -> dict[int, int]:
+        """Of every trainer, the sequence number of its last push that was applied."""
+        return dict(self._applied)
+
     def counted(self, trainer: int) -> int:
         """The sequence number of the trainer's last push that was applied."""
         return self._applied.get(trainer, 0)
@@ -106,9 +110,11 @@ class LearningRatePace:
         """The inverse of `state`."""
         self._pushed, self._advanced = state
 
-    def advance(self, steps: int) -> int:
-        """How many steps the schedule must take before a push that stands for ``steps`` training steps is applied."""
-        due = self._pushed // self._trainers + 1 - self._advanced
-        self._advanced += due
+    def due(self) -> int:
+        """How many steps the schedule must take before the next push is applied."""
+        return self._pushed // self._trainers + 1 - self._advanced
+
+    def applied(self, steps: int) -> None:
+        """Records that the schedule has taken them, and that the push was applied, which stands for so many steps."""
+        self._advanced += self.due()
         self._pushed += steps
-        return due

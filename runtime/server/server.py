@@ -21,17 +21,9 @@ from refluid.ir.operator import Operator
 from refluid.log import Log
 from refluid.runtime.server.barriers import Barriers
 from refluid.runtime.server.compatibility import check_join
-from refluid.runtime.server.durable.recovery import (
-    JOIN,
-    LEAVE,
-    SHRINK,
-    SUM,
-    UPDATE,
-    Recovery,
-    Settings,
-    read_tree,
-    read_update,
-)
+from refluid.runtime.server.durable.records import JOIN, LEAVE, REPLY, SHRINK, SUM, UPDATE, read_tree, read_update
+from refluid.runtime.server.durable.recovery import Recovery
+from refluid.runtime.server.durable.settings import Settings
 from refluid.runtime.server.exchange import Buffers, ExchangeHandler
 from refluid.runtime.server.folders import check_snapshot, folder_for
 from refluid.runtime.server.held_tables import GrowingTable
@@ -45,6 +37,7 @@ from refluid.scope import Scope
 _REPORT_EVERY = 5.0  # seconds between two messages about a trainer that is awaited
 _KEPT = 64  # failures that are remembered, so that the same one is not logged all the time
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
+_CUT_TIMEOUT = 20.0  # seconds
 _LASTING = (pb.ExchangeRequest.STEP, pb.ExchangeRequest.WAIT, pb.ExchangeRequest.OFFER, pb.ExchangeRequest.START)
 REFUSALS = (KeyError, ValueError, IndexError, TypeError)  # what a request is refused with; others are failures
 
@@ -97,6 +90,7 @@ class Server:
             "Tables": self._tables,
             "Status": self._status,
             "Sum": self.peers.handle_sum,
+            "Cut": self._cut,
             "Evicted": self._evicted,
         }
 
@@ -104,27 +98,68 @@ class Server:
 
     def _begin_recovery(self, settings: Settings) -> None:
         described = {"endpoint": self.endpoint, "mode": self.mode.name.lower(), "trainers": self.trainers}
-        found = Recovery(settings, self, self._changed, self._saving.writing, described, self.log)
-        found.pause_seconds = self.metrics.snapshot_pause_seconds.observe
+        endpoints = self.peers.endpoints
+        found = Recovery(settings, self, self._changed, self._saving.writing, described, endpoints, self._ask, self.log)
+        found.pause_seconds = self._exchange.shard.pause_seconds = self.metrics.snapshot_pause_seconds.observe
         self._exchange.lost = self._report_lost
         self._exchange.record, self.peers.record = found.record_update, self._record_sum
+        self._exchange.record_reply = lambda *reply: found.record_tree(REPLY, list(reply))
         self._recovery = self.metrics.recovery = found
         found.begin()
+        if found.restored and self._is_over:  # it was killed between the last Leave and its end
+            self.all_left.set()
 
     @property
     def has_parameters(self) -> bool:
         """Whether training may begin."""
         return self._exchange.has_parameters
 
+    def applied(self) -> dict[int, int]:
+        """The number of the last push of every trainer that was applied here; none if nothing is pushed here."""
+        return self._exchange.rounds.all_counted() if self._exchange.shard.pushable else {}
+
+    def lacking(self, until: Mapping[int, int]) -> dict[int, int]:
+        """The pushes until those given that are still to come, by trainer: the last of each."""
+        if not self._exchange.shard.pushable:
+            return {}
+        rounds, members = self._exchange.rounds, self._membership.members
+        return {
+            trainer: last
+            for trainer, last in until.items()
+            if rounds.counted(trainer) < last and trainer in members and not members[trainer].left
+        }
+
+    def _ask(self, endpoint: str, request: Any) -> Any:
+        """Sends a CutRequest to a server of this job."""
+        if endpoint == self.endpoint:
+            assert self._recovery is not None
+            return self._recovery.handle(request)
+        return wire.decode(pb.CutReply, self.peers.call(endpoint, "Cut", wire.encode(request), _CUT_TIMEOUT))
+
+    def _cut(self, message: bytes) -> Buffers:
+        if self._recovery is None:
+            raise ValueError("this server keeps no snapshots: FLAGS_rpc_server_snapshots is not set here")
+        return wire.encode(self._recovery.handle(wire.decode(pb.CutRequest, message)))
+
     def state(self) -> dict[str, Any]:
         """What a restarted server must know, tables apart, as plain data and arrays; with the lock held."""
-        return {**self._exchange.state(), "members": self._membership.state(), "barriers": self._barriers.state()}
+        return {
+            **self._exchange.state(),
+            "members": self._membership.state(),
+            "barriers": self._barriers.state(),
+            "sums": self.peers.state(),
+        }
+
+    def settle(self) -> None:
+        """Returns when what `state` has returned is complete; without the lock."""
+        self._exchange.shard.settle()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state`."""
         self._exchange.restore(state)
         self._membership.restore(state["members"], time.monotonic())
         self._barriers.restore(state["barriers"])
+        self.peers.restore(state["sums"])
 
     def replay(self, kind: bytes, content: memoryview) -> None:
         """Does again what was logged; with the lock held."""
@@ -133,6 +168,8 @@ class Server:
         elif kind == SHRINK:
             request = wire.decode(pb.ShrinkRequest, bytes(content))
             self._exchange.shard.shrink(list(request.tables), request.options)
+        elif kind == REPLY:
+            self._exchange.replay_reply(*read_tree(content))
         elif kind == SUM:
             self.peers.know(*read_tree(content))
         elif kind == JOIN:
@@ -157,8 +194,12 @@ class Server:
         """Ends the connections to other servers, and the files; those of a job that is over are removed."""
         self.peers.close()
         if self._recovery is not None:
-            members = self._membership.members.values()
-            self._recovery.close(finished=self.all_left.is_set() and any(not each.evicted for each in members))
+            self._recovery.close(finished=self.all_left.is_set() and self._is_over)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the job has ended by itself: all trainers are gone, and not all were evicted."""
+        return self._membership.all_left and any(not each.evicted for each in self._membership.members.values())
 
     @property
     def round(self) -> int:
@@ -303,6 +344,7 @@ class Server:
         request = self._receive(pb.CallerRequest, message)
         with self._changed:
             self._remove(request.caller.trainer)
+        self._wait_for_log()
         return wire.encode(pb.Empty())
 
     def _inventory(self, message: bytes) -> Buffers:
@@ -334,9 +376,15 @@ class Server:
         with self._changed if logs else nullcontext():  # in a log it is between two updates
             gone = self._exchange.shard.shrink(list(request.tables), request.options)
             if self._recovery is not None:
-                self._recovery.record(SHRINK, [message])
+                self._recovery.record([SHRINK, message])
+        self._wait_for_log()
         self.log.info("gave up rows of tables", round=self.round, **{f"rows_of_{name}": n for name, n in gone.items()})
         return wire.encode(pb.Text(text=json.dumps(gone)))
+
+    def _wait_for_log(self) -> None:
+        """Returns when what was done so far is on disk; without the lock."""
+        if self._recovery is not None:
+            self._recovery.wait(self._recovery.last)
 
     def _receive(self, kind: Any, message: bytes) -> Any:
         """Decodes a request, and records that its trainer was seen."""

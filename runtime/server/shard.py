@@ -7,7 +7,8 @@ is one call. The operators are those that would have run on a trainer. Parameter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from refluid.lowering.folding import reads_and_writes
 from refluid.lowering.staging import Shifted
 from refluid.lowering.step import CompiledStep, Step
 from refluid.ops.core.values import SelectedRows
+from refluid.runtime.server.durable.frozen import FrozenArrays
 from refluid.runtime.server.held_tables import FixedTable, GrowingTable, HeldTable
 from refluid.runtime.server.table_updates import NotRowByRowError, read_table_update
 from refluid.runtime.transport.wire import Rows, RowSizes, Value
@@ -51,6 +53,8 @@ class Shard:
         self._per_trainer = any(name.endswith(".trainer_0") for name in listen.input("X"))
         self.pushable = {_split_trainer(name)[0]: self._variable(name) for name in listen.input("X")}
         self._schedule: Step | None = None
+        self._frozen: FrozenArrays | None = None  # what `state` has returned last
+        self.pause_seconds: Callable[[float], object] = lambda seconds: None  # told how long an update had to wait
         self.slices: list[str] = list(listen.attrs.get(SLICES, ()))
         self._copies = _copies_per_trainer(self._blocks)
         self.tables: dict[str, HeldTable] = {}  # by parameter
@@ -141,7 +145,19 @@ class Shard:
         return value
 
     def state(self) -> dict[str, np.ndarray]:
-        """All variables but tables as they are now; updates do not change what was returned."""
+        """All variables but tables as they are now, complete after `settle`. The next call may use the same memory."""
+        self._frozen = FrozenArrays(self._variables(), {} if self._frozen is None else self._frozen.arrays)
+        return self._frozen.arrays
+
+    def settle(self) -> float:
+        """Returns when what `state` has returned is complete; returns how many seconds that took."""
+        if self._frozen is None or self._frozen.is_complete:
+            return 0.0
+        began = time.perf_counter()
+        self._frozen.finish()
+        return time.perf_counter() - began
+
+    def _variables(self) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {}
         for name in self._scope.local_var_names():
             held = self._scope.find_var(name)
@@ -156,7 +172,7 @@ class Shard:
         Raises:
           ValueError: a variable is not there, or not of that form: the state is that of another program.
         """
-        held = self.state()
+        held = self._variables()
         for name, value in state.items():
             ours = held.get(name)
             if ours is not None and (ours.shape, ours.dtype) != (value.shape, value.dtype):
@@ -180,15 +196,18 @@ class Shard:
         ``schedule_steps`` is how many steps the learning-rate schedule takes first; in a round it takes one, as a part
         of the update.
         """
+        waited = self.settle()
+        if waited:
+            self.pause_seconds(waited)
         update = self._updates.get(len(pushes))
         if update is None:
             update = self._updates[len(pushes)] = self._make_update(len(pushes))
-        for _ in range(0 if self._per_trainer else schedule_steps):
-            self._advance_schedule(update)
         scale = 1.0 / len(pushes) if self._per_trainer else 1.0
         gathered = {table.update.param: table.gather(pushes) for table in self.tables.values()}
         for table in self.growing:  # before anything is applied
             table.check_room(gathered[table.update.param][0])
+        for _ in range(0 if self._per_trainer else schedule_steps):
+            self._advance_schedule(update)
         if update.step is not None and not self._has_rows_only(pushes, update):
             squares = {
                 table.update.squares: table.squares(gathered[param][1], scale)
@@ -260,10 +279,19 @@ class Shard:
         with jax.enable_x64(True):
             self._schedule(())
 
+    @property
+    def remembers_pulls(self) -> bool:
+        """dc_asgd: whether it keeps the parameters that each trainer has received."""
+        return bool(self._copies)
+
     def remember_pulled(self, trainer: int) -> None:
         """dc_asgd: keeps the parameters as this trainer has just received them."""
         for parameter, copies in self._copies.items():
             self._put(copies[trainer], self._held(parameter))
+
+    def pulled(self, trainer: int, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """dc_asgd: variables as this trainer has received them last; others as they are now."""
+        return {name: self._read(self._copies[name][trainer] if name in self._copies else name) for name in names}
 
     @property
     def growing(self) -> list[GrowingTable]:

@@ -64,6 +64,8 @@ class Membership:
         except BaseException:
             self._stopped.set()
             raise
+        # A push has the same number on all servers: one that lacks some of those before has lost them.
+        self.sequence.update(dict.fromkeys(self.sequence, max(self.sequence.values())))
 
     def _join_missing(self) -> None:
         began = reminded = time.monotonic()

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0eprotocol.proto\x12\x0frefluid.runtime\"C\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\x0c\n\x04\x64ims\x18\x03 \x03(\x03\x12\x0e\n\x06sparse\x18\x04 \x01(\x08\".\n\x06\x43\x61ller\x12\x0f\n\x07trainer\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\"\xeb\x01\n\x0bJoinRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x10\n\x08protocol\x18\x02 \x01(\r\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x10\n\x08trainers\x18\x04 \x01(\x05\x12\x0c\n\x04mode\x18\x05 \x01(\t\x12\'\n\x06pushes\x18\x06 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12&\n\x05pulls\x18\x07 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0c\n\x04host\x18\x08 \x01(\t\x12\x10\n\x08\x62\x61rriers\x18\t \x01(\x04\"D\n\tJoinReply\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x10\n\x08restored\x18\x03 \x01(\x08\"\x87\x03\n\x0f\x45xchangeRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x39\n\x07purpose\x18\x02 \x01(\x0e\x32(.refluid.runtime.ExchangeRequest.Purpose\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\r\n\x05steps\x18\x04 \x01(\r\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0e\n\x06wanted\x18\x06 \x03(\t\x12\x0c\n\x04seen\x18\x07 \x01(\x04\x12\x15\n\rmax_staleness\x18\x08 \x01(\r\x12\x15\n\x08max_lead\x18\t \x01(\rH\x00\x88\x01\x01\x12\x15\n\runknown_steps\x18\n \x01(\r\x12\x0c\n\x04text\x18\x0b \x01(\t\"G\n\x07Purpose\x12\x08\n\x04STEP\x10\x00\x12\t\n\x05OFFER\x10\x01\x12\t\n\x05START\x10\x02\x12\x08\n\x04ROWS\x10\x03\x12\x08\n\x04READ\x10\x04\x12\x08\n\x04WAIT\x10\x05\x42\x0b\n\t_max_lead\"\xfd\x01\n\rExchangeReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12(\n\x07tensors\x18\x02 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0f\n\x07pending\x18\x03 \x01(\x08\x12\x0f\n\x07\x61waited\x18\x04 \x03(\t\x12\x16\n\x0ewaited_seconds\x18\x05 \x01(\x01\x12\x38\n\x05texts\x18\x06 \x03(\x0b\x32).refluid.runtime.ExchangeReply.TextsEntry\x12\x0f\n\x07missing\x18\x07 \x01(\x08\x1a,\n\nTextsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"s\n\nSumRequest\x12\x0e\n\x06server\x18\x01 \x01(\x05\x12\x0f\n\x07servers\x18\x02 \x01(\x05\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x0b\n\x03key\x18\x04 \x01(\t\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"8\n\rCallerRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\"\x99\x01\n\x0fSnapshotRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06\x66older\x18\x02 \x01(\t\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12+\n\x06tables\x18\x04 \x03(\x0b\x32\x1b.refluid.runtime.TableOrder\x12\x0e\n\x06number\x18\x05 \x01(\x05\"?\n\nTableOrder\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0c\n\x04\x62\x61se\x18\x02 \x01(\t\x12\x14\n\x0cweights_only\x18\x03 \x01(\x08\".\n\rSnapshotReply\x12\x0f\n\x07pending\x18\x01 \x01(\x08\x12\x0c\n\x04text\x18\x02 \x01(\t\"Y\n\rShrinkRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06tables\x18\x02 \x03(\t\x12\x0f\n\x07options\x18\x03 \x01(\t\"s\n\x0bNoteRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"\x92\x01\n\x0eRecordsRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0f\n\x07shuffle\x18\x02 \x01(\x04\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\x04\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"D\n\nSavedState\x12\x0c\n\x04text\x18\x01 \x01(\t\x12(\n\x07tensors\x18\x02 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"\x14\n\x04Text\x12\x0c\n\x04text\x18\x01 \x01(\t\"\x07\n\x05\x45mpty2\xc8\x06\n\x0fParameterServer\x12@\n\x04Join\x12\x1c.refluid.runtime.JoinRequest\x1a\x1a.refluid.runtime.JoinReply\x12L\n\x08\x45xchange\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12K\n\x07\x42\x61rrier\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12\x43\n\tHeartbeat\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12?\n\x05Leave\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12\x42\n\tInventory\x12\x1e.refluid.runtime.CallerRequest\x1a\x15.refluid.runtime.Text\x12L\n\x08Snapshot\x12 .refluid.runtime.SnapshotRequest\x1a\x1e.refluid.runtime.SnapshotReply\x12?\n\x06Tables\x12\x1e.refluid.runtime.CallerRequest\x1a\x15.refluid.runtime.Text\x12?\n\x06Shrink\x12\x1e.refluid.runtime.ShrinkRequest\x1a\x15.refluid.runtime.Text\x12\x37\n\x06Status\x12\x16.refluid.runtime.Empty\x1a\x15.refluid.runtime.Text\x12\x42\n\x03Sum\x12\x1b.refluid.runtime.SumRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12\x41\n\x07\x45victed\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty2\xcb\x01\n\x07Mailbox\x12<\n\x04Note\x12\x1c.refluid.runtime.NoteRequest\x1a\x16.refluid.runtime.Empty\x12\x42\n\x07Records\x12\x1f.refluid.runtime.RecordsRequest\x1a\x16.refluid.runtime.Empty\x12>\n\x04Ping\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Emptyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0eprotocol.proto\x12\x0frefluid.runtime\"C\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\x0c\n\x04\x64ims\x18\x03 \x03(\x03\x12\x0e\n\x06sparse\x18\x04 \x01(\x08\".\n\x06\x43\x61ller\x12\x0f\n\x07trainer\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\"\xeb\x01\n\x0bJoinRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x10\n\x08protocol\x18\x02 \x01(\r\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x10\n\x08trainers\x18\x04 \x01(\x05\x12\x0c\n\x04mode\x18\x05 \x01(\t\x12\'\n\x06pushes\x18\x06 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12&\n\x05pulls\x18\x07 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0c\n\x04host\x18\x08 \x01(\t\x12\x10\n\x08\x62\x61rriers\x18\t \x01(\x04\"D\n\tJoinReply\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x10\n\x08restored\x18\x03 \x01(\x08\"\x87\x03\n\x0f\x45xchangeRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x39\n\x07purpose\x18\x02 \x01(\x0e\x32(.refluid.runtime.ExchangeRequest.Purpose\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\r\n\x05steps\x18\x04 \x01(\r\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0e\n\x06wanted\x18\x06 \x03(\t\x12\x0c\n\x04seen\x18\x07 \x01(\x04\x12\x15\n\rmax_staleness\x18\x08 \x01(\r\x12\x15\n\x08max_lead\x18\t \x01(\rH\x00\x88\x01\x01\x12\x15\n\runknown_steps\x18\n \x01(\r\x12\x0c\n\x04text\x18\x0b \x01(\t\"G\n\x07Purpose\x12\x08\n\x04STEP\x10\x00\x12\t\n\x05OFFER\x10\x01\x12\t\n\x05START\x10\x02\x12\x08\n\x04ROWS\x10\x03\x12\x08\n\x04READ\x10\x04\x12\x08\n\x04WAIT\x10\x05\x42\x0b\n\t_max_lead\"\xfd\x01\n\rExchangeReply\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12(\n\x07tensors\x18\x02 \x03(\x0b\x32\x17.refluid.runtime.Tensor\x12\x0f\n\x07pending\x18\x03 \x01(\x08\x12\x0f\n\x07\x61waited\x18\x04 \x03(\t\x12\x16\n\x0ewaited_seconds\x18\x05 \x01(\x01\x12\x38\n\x05texts\x18\x06 \x03(\x0b\x32).refluid.runtime.ExchangeReply.TextsEntry\x12\x0f\n\x07missing\x18\x07 \x01(\x08\x1a,\n\nTextsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"s\n\nSumRequest\x12\x0e\n\x06server\x18\x01 \x01(\x05\x12\x0f\n\x07servers\x18\x02 \x01(\x05\x12\r\n\x05round\x18\x03 \x01(\x04\x12\x0b\n\x03key\x18\x04 \x01(\t\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"\xff\x01\n\nCutRequest\x12\x30\n\x05phase\x18\x01 \x01(\x0e\x32!.refluid.runtime.CutRequest.Phase\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\x35\n\x05until\x18\x04 \x03(\x0b\x32&.refluid.runtime.CutRequest.UntilEntry\x1a,\n\nUntilEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\">\n\x05Phase\x12\t\n\x05\x42\x45GIN\x10\x00\x12\x07\n\x03\x45ND\x10\x01\x12\x08\n\x04\x44ONE\x10\x02\x12\x0b\n\x07\x41\x42\x41NDON\x10\x03\x12\n\n\x06WANTED\x10\x04\"\x92\x01\n\x08\x43utReply\x12\x0f\n\x07pending\x18\x01 \x01(\x08\x12\x37\n\x07\x61pplied\x18\x02 \x03(\x0b\x32&.refluid.runtime.CutReply.AppliedEntry\x12\x0c\n\x04text\x18\x03 \x01(\t\x1a.\n\x0c\x41ppliedEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"8\n\rCallerRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\"\x99\x01\n\x0fSnapshotRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06\x66older\x18\x02 \x01(\t\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12+\n\x06tables\x18\x04 \x03(\x0b\x32\x1b.refluid.runtime.TableOrder\x12\x0e\n\x06number\x18\x05 \x01(\x05\"?\n\nTableOrder\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0c\n\x04\x62\x61se\x18\x02 \x01(\t\x12\x14\n\x0cweights_only\x18\x03 \x01(\x08\".\n\rSnapshotReply\x12\x0f\n\x07pending\x18\x01 \x01(\x08\x12\x0c\n\x04text\x18\x02 \x01(\t\"Y\n\rShrinkRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06tables\x18\x02 \x03(\t\x12\x0f\n\x07options\x18\x03 \x01(\t\"s\n\x0bNoteRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"\x92\x01\n\x0eRecordsRequest\x12\'\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x17.refluid.runtime.Caller\x12\x0f\n\x07shuffle\x18\x02 \x01(\x04\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\x04\x12(\n\x07tensors\x18\x05 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"D\n\nSavedState\x12\x0c\n\x04text\x18\x01 \x01(\t\x12(\n\x07tensors\x18\x02 \x03(\x0b\x32\x17.refluid.runtime.Tensor\"\x14\n\x04Text\x12\x0c\n\x04text\x18\x01 \x01(\t\"\x07\n\x05\x45mpty2\x87\x07\n\x0fParameterServer\x12@\n\x04Join\x12\x1c.refluid.runtime.JoinRequest\x1a\x1a.refluid.runtime.JoinReply\x12L\n\x08\x45xchange\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12K\n\x07\x42\x61rrier\x12 .refluid.runtime.ExchangeRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12\x43\n\tHeartbeat\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12?\n\x05Leave\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty\x12\x42\n\tInventory\x12\x1e.refluid.runtime.CallerRequest\x1a\x15.refluid.runtime.Text\x12L\n\x08Snapshot\x12 .refluid.runtime.SnapshotRequest\x1a\x1e.refluid.runtime.SnapshotReply\x12?\n\x06Tables\x12\x1e.refluid.runtime.CallerRequest\x1a\x15.refluid.runtime.Text\x12?\n\x06Shrink\x12\x1e.refluid.runtime.ShrinkRequest\x1a\x15.refluid.runtime.Text\x12\x37\n\x06Status\x12\x16.refluid.runtime.Empty\x1a\x15.refluid.runtime.Text\x12\x42\n\x03Sum\x12\x1b.refluid.runtime.SumRequest\x1a\x1e.refluid.runtime.ExchangeReply\x12=\n\x03\x43ut\x12\x1b.refluid.runtime.CutRequest\x1a\x19.refluid.runtime.CutReply\x12\x41\n\x07\x45victed\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Empty2\xcb\x01\n\x07Mailbox\x12<\n\x04Note\x12\x1c.refluid.runtime.NoteRequest\x1a\x16.refluid.runtime.Empty\x12\x42\n\x07Records\x12\x1f.refluid.runtime.RecordsRequest\x1a\x16.refluid.runtime.Empty\x12>\n\x04Ping\x12\x1e.refluid.runtime.CallerRequest\x1a\x16.refluid.runtime.Emptyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EXCHANGEREPLY_TEXTSENTRY']._loaded_options = None
   _globals['_EXCHANGEREPLY_TEXTSENTRY']._serialized_options = b'8\001'
+  _globals['_CUTREQUEST_UNTILENTRY']._loaded_options = None
+  _globals['_CUTREQUEST_UNTILENTRY']._serialized_options = b'8\001'
+  _globals['_CUTREPLY_APPLIEDENTRY']._loaded_options = None
+  _globals['_CUTREPLY_APPLIEDENTRY']._serialized_options = b'8\001'
   _globals['_TENSOR']._serialized_start=35
   _globals['_TENSOR']._serialized_end=102
   _globals['_CALLER']._serialized_start=104
@@ -51,28 +55,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXCHANGEREPLY_TEXTSENTRY']._serialized_end=1108
   _globals['_SUMREQUEST']._serialized_start=1110
   _globals['_SUMREQUEST']._serialized_end=1225
-  _globals['_CALLERREQUEST']._serialized_start=1227
-  _globals['_CALLERREQUEST']._serialized_end=1283
-  _globals['_SNAPSHOTREQUEST']._serialized_start=1286
-  _globals['_SNAPSHOTREQUEST']._serialized_end=1439
-  _globals['_TABLEORDER']._serialized_start=1441
-  _globals['_TABLEORDER']._serialized_end=1504
-  _globals['_SNAPSHOTREPLY']._serialized_start=1506
-  _globals['_SNAPSHOTREPLY']._serialized_end=1552
-  _globals['_SHRINKREQUEST']._serialized_start=1554
-  _globals['_SHRINKREQUEST']._serialized_end=1643
-  _globals['_NOTEREQUEST']._serialized_start=1645
-  _globals['_NOTEREQUEST']._serialized_end=1760
-  _globals['_RECORDSREQUEST']._serialized_start=1763
-  _globals['_RECORDSREQUEST']._serialized_end=1909
-  _globals['_SAVEDSTATE']._serialized_start=1911
-  _globals['_SAVEDSTATE']._serialized_end=1979
-  _globals['_TEXT']._serialized_start=1981
-  _globals['_TEXT']._serialized_end=2001
-  _globals['_EMPTY']._serialized_start=2003
-  _globals['_EMPTY']._serialized_end=2010
-  _globals['_PARAMETERSERVER']._serialized_start=2013
-  _globals['_PARAMETERSERVER']._serialized_end=2853
-  _globals['_MAILBOX']._serialized_start=2856
-  _globals['_MAILBOX']._serialized_end=3059
+  _globals['_CUTREQUEST']._serialized_start=1228
+  _globals['_CUTREQUEST']._serialized_end=1483
+  _globals['_CUTREQUEST_UNTILENTRY']._serialized_start=1375
+  _globals['_CUTREQUEST_UNTILENTRY']._serialized_end=1419
+  _globals['_CUTREQUEST_PHASE']._serialized_start=1421
+  _globals['_CUTREQUEST_PHASE']._serialized_end=1483
+  _globals['_CUTREPLY']._serialized_start=1486
+  _globals['_CUTREPLY']._serialized_end=1632
+  _globals['_CUTREPLY_APPLIEDENTRY']._serialized_start=1586
+  _globals['_CUTREPLY_APPLIEDENTRY']._serialized_end=1632
+  _globals['_CALLERREQUEST']._serialized_start=1634
+  _globals['_CALLERREQUEST']._serialized_end=1690
+  _globals['_SNAPSHOTREQUEST']._serialized_start=1693
+  _globals['_SNAPSHOTREQUEST']._serialized_end=1846
+  _globals['_TABLEORDER']._serialized_start=1848
+  _globals['_TABLEORDER']._serialized_end=1911
+  _globals['_SNAPSHOTREPLY']._serialized_start=1913
+  _globals['_SNAPSHOTREPLY']._serialized_end=1959
+  _globals['_SHRINKREQUEST']._serialized_start=1961
+  _globals['_SHRINKREQUEST']._serialized_end=2050
+  _globals['_NOTEREQUEST']._serialized_start=2052
+  _globals['_NOTEREQUEST']._serialized_end=2167
+  _globals['_RECORDSREQUEST']._serialized_start=2170
+  _globals['_RECORDSREQUEST']._serialized_end=2316
+  _globals['_SAVEDSTATE']._serialized_start=2318
+  _globals['_SAVEDSTATE']._serialized_end=2386
+  _globals['_TEXT']._serialized_start=2388
+  _globals['_TEXT']._serialized_end=2408
+  _globals['_EMPTY']._serialized_start=2410
+  _globals['_EMPTY']._serialized_end=2417
+  _globals['_PARAMETERSERVER']._serialized_start=2420
+  _globals['_PARAMETERSERVER']._serialized_end=3323
+  _globals['_MAILBOX']._serialized_start=3326
+  _globals['_MAILBOX']._serialized_end=3529
 # @@protoc_insertion_point(module_scope)

@@ -37,7 +37,8 @@ def forged(descriptor, dice, depth=0):
     """A message of a kind with anything in its fields; a foreign process is its caller."""
     made = getattr(pb, descriptor.name)()
     for field in descriptor.fields:
-        if dice.random() < 0.3 or field.name == "texts":
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        if dice.random() < 0.3 or is_map:
             continue
         values = [_value(field, dice, depth) for _ in range(dice.choice([0, 1, 3, 40]) if field.is_repeated else 1)]
         if field.is_repeated:

@@ -21,7 +21,7 @@ def test_with_a_log_sync_training_goes_on_as_if_nothing_had_happened(jobs, point
     start, trainer = jobs.lasting(CASE, **kept)
     servers = [start(0), start(1, REFLUID_KILL_AT=point)]
     trainers = [trainer(0), trainer(1)]
-    servers[1].popen.wait(120)
+    servers[1].popen.wait(600)
     assert servers[1].popen.returncode == -9, servers[1].output
     again = start(1, name="again")
     jobs.finish([*trainers, servers[0], again])

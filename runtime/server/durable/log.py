@@ -11,23 +11,30 @@ the other:
 A record that was cut off by a crash, or does not match its checksum, ends its file: it was never confirmed, and the
 next file begins with its number. A gap in the numbers ends the log. Records are appended without waiting; `wait`
 returns when a record is on disk. One thread writes what has gathered meanwhile, and syncs once for all of it.
+
+Next to the files, ``begin.json`` has the id of the log, which snapshots name that it continues, and the name of the
+snapshot that its first record follows. A log is of use only with one of these.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import struct
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from refluid.faults import fault_point
+from refluid.files.writing import atomic_write, make_folder, sync_folder
 
 _HEADER = struct.Struct("<IQQ")
-_PREFIX = "log."
+_PREFIX, _BEGINNING = "log.", "begin.json"
 _AT_ONCE = 512  # buffers of one system call; Linux takes 1024
 
 
@@ -35,27 +42,48 @@ class LogError(RuntimeError):
     """The log cannot be written; what was not confirmed may be lost."""
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """How a log began.
+
+    Attributes:
+      id: of the log.
+      after: the name of the snapshot that its first record follows; "" if it began before there was one.
+    """
+
+    id: str
+    after: str
+
+
 class Log:
     """The log of one server.
 
     Args:
       folder: where its files are.
-      first: the number of the first record that will be appended.
+      first: the number of the first record that will be appended; files from there on belong to nothing, and go.
+      after: the name of the snapshot that a new log follows; None to continue the one that is there.
       syncs: whether records survive the machine, and not only the process.
       most: bytes of unwritten records; whoever would append more waits.
     """
 
-    def __init__(self, folder: Path, first: int, *, syncs: bool = True, most: int = 256 << 20):
+    def __init__(self, folder: Path, first: int, *, after: str | None = "", syncs: bool = True, most: int = 256 << 20):
         self._folder, self._syncs, self._most = folder, syncs, most
+        self._changed = threading.Condition()
         self._next = first  # the number of the next record
         self._done = first - 1  # the last record on disk
         self._waiting: list[tuple[int, list[Any], int]] = []  # number, buffers and bytes of records to be written
         self._held = 0  # bytes of these
+        make_folder(folder)
+        for path in _files(folder):
+            if _number(path) >= first:
+                fault_point("remove")
+                path.unlink()
+        begun = read_beginning(folder) if after is None else None
+        self.id = _begin(folder, after or "") if begun is None else begun.id
         self._bytes = sum(path.stat().st_size for path in _files(folder))
         self._rotates = False
-        self._closed = False
+        self._closed = self._ended = False
         self._failure: Exception | None = None
-        self._changed = threading.Condition()
         self._file = self._open(first)
         self._thread = threading.Thread(target=self._write_loop, name="log", daemon=True)
         self._thread.start()
@@ -88,7 +116,7 @@ class Log:
         if self._done >= number:
             return
         with self._changed:
-            self._changed.wait_for(lambda: self._done >= number or self._failure is not None or self._closed)
+            self._changed.wait_for(lambda: self._done >= number or self._failure is not None or self._ended)
             if self._done < number:
                 self._check()
 
@@ -107,7 +135,8 @@ class Log:
                 fault_point("remove")
                 size = path.stat().st_size
                 path.unlink()
-                self._bytes -= size
+                with self._changed:
+                    self._bytes -= size
 
     def close(self) -> None:
         """Writes what has been appended, and ends."""
@@ -131,6 +160,8 @@ class Log:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 batch, self._waiting = self._waiting, []
                 if not batch:
+                    self._ended = True
+                    self._changed.notify_all()
                     return
             try:
                 self._write(batch)
@@ -167,7 +198,8 @@ class Log:
         handle = self._file.fileno()
         while views:
             written = os.writev(handle, views[:_AT_ONCE])
-            self._bytes += written
+            with self._changed:
+                self._bytes += written
             while views and written >= len(views[0]):
                 written -= len(views.pop(0))
             if written:
@@ -175,16 +207,13 @@ class Log:
         fault_point("logged")
         if self._syncs:
             os.fdatasync(handle)
+        fault_point("log_synced")
 
     def _open(self, number: int) -> Any:
-        self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{_PREFIX}{number:012d}"
         file = path.open("wb", buffering=0)  # one of this name holds no confirmed record
-        handle = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(self._folder)
+        fault_point("log_opened")
         return file
 
 
@@ -213,6 +242,27 @@ def read_log(folder: Path, first: int) -> Iterator[tuple[int, bytes]]:
                     return
                 yield number, content
                 expected += 1
+
+
+def read_beginning(folder: Path) -> Beginning | None:
+    """How the log in a folder began, if there is one."""
+    try:
+        return Beginning(**json.loads((folder / _BEGINNING).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _begin(folder: Path, after: str) -> str:
+    begun = Beginning(secrets.token_hex(16), after)
+    with atomic_write(folder / _BEGINNING) as stream:
+        stream.write(json.dumps(asdict(begun)).encode())
+    return begun.id
+
+
+def remove_log(folder: Path) -> None:
+    """Removes a log that nobody writes to."""
+    for path in [*_files(folder), folder / _BEGINNING]:
+        path.unlink(missing_ok=True)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,83 +1,38 @@
 """A server that can be killed: it writes snapshots while it serves and, on request, logs updates before it replies.
 
-A server that starts and finds files of its predecessor takes over its state: the last snapshot, then the updates of the
-log. The log has what the server did, not what it was asked: pushes in the order in which they were applied, and sums
-over servers that entered an update. So the same numbers come out again.
+A server that starts and finds files of its predecessor takes over its state. With a log this is its own last snapshot
+and the updates since. Without one, it is the last snapshot that all servers of the job have (see `cuts`).
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from refluid import flags
-from refluid.files.storage import AnyPath, RemotePath, at
+from refluid.files.folder_locks import HeldFolder
+from refluid.files.writing import make_folder
 from refluid.log import Log as Lines
-from refluid.runtime.server.durable.log import Log, read_log
-from refluid.runtime.server.durable.snapshots import SavedSnapshot, SnapshotError, Snapshots
-from refluid.runtime.server.durable.trees import from_bytes, to_buffers
-from refluid.runtime.server.held_tables import HeldTable
+from refluid.runtime.server.durable.cuts import Ask, Coordinator, CutError, check_name
+from refluid.runtime.server.durable.log import Log, read_beginning, read_log, remove_log
+from refluid.runtime.server.durable.part import Part, Saved
+from refluid.runtime.server.durable.records import tree_record, update_record
+from refluid.runtime.server.durable.settings import Settings
+from refluid.runtime.server.durable.snapshots import Name, SavedSnapshot, SnapshotError, Snapshots
+from refluid.runtime.transport.wire import pb
 
-UPDATE, SUM, JOIN, LEAVE, SHRINK = b"U", b"S", b"J", b"L", b"R"
-_LENGTHS = struct.Struct("<dI")  # of an update: when it was, and of how many pushes
-_LENGTH = struct.Struct("<Q")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a server survives.
-
-    Attributes:
-      snapshots: the folder for snapshots of all servers.
-      interval: seconds between two snapshots.
-      log: the folder for logs of all servers; None for no log.
-      log_bytes: how large a log may grow before a snapshot replaces it.
-      syncs: whether the log survives a crash of the machine, not only of the process.
-    """
-
-    snapshots: AnyPath
-    interval: float
-    log: Path | None
-    log_bytes: int
-    syncs: bool
-
-    @classmethod
-    def of_flags(cls) -> Settings | None:
-        """What the flags say; None if servers keep nothing."""
-        folder, log = flags.read_flag("FLAGS_rpc_server_snapshots"), flags.read_flag("FLAGS_rpc_server_log")
-        if not folder:
-            if log:
-                raise ValueError(
-                    "FLAGS_rpc_server_log is set and FLAGS_rpc_server_snapshots is not: a log is read after a snapshot"
-                )
-            return None
-        where = at(log) if log else None
-        if isinstance(where, RemotePath):
-            raise ValueError(f"FLAGS_rpc_server_log is {log}; a log is on a disk of the server, snapshots need not be")
-        return cls(
-            at(folder),
-            flags.read_flag("FLAGS_rpc_server_snapshot_secs"),
-            where,
-            flags.read_flag("FLAGS_rpc_server_log_mb") << 20,
-            flags.read_flag("FLAGS_rpc_server_log_sync"),
-        )
+_PATIENCE = 30.0  # seconds that all servers have to write a snapshot, unless they are still writing
+_AGAIN = 10.0  # seconds until the next attempt
+_BUSY = 5.0  # seconds
 
 
-class Recoverable(Protocol):
-    """What is kept, as `refluid.runtime.server.server.Server` offers it. All but `replay` with its lock held."""
+class Recoverable(Saved, Protocol):
+    """What is kept, as `refluid.runtime.server.server.Server` offers it. All with its lock held."""
 
-    @property
-    def tables(self) -> Mapping[str, HeldTable]: ...
     @property
     def has_parameters(self) -> bool: ...
-    @property
-    def round(self) -> int: ...
-    def state(self) -> dict[str, Any]: ...
     def restore(self, state: Mapping[str, Any]) -> None: ...
     def replay(self, kind: bytes, content: memoryview) -> None: ...
 
@@ -90,6 +45,8 @@ class Recovery:
       lock: held during updates.
       writing: held while tables are written to files.
       described: what tells this server from others: endpoint, mode, number of trainers.
+      endpoints: all servers of the job; the first one decides when there is a snapshot.
+      ask: sends a CutRequest to one of them, and returns its reply.
     """
 
     def __init__(
@@ -99,20 +56,28 @@ class Recovery:
         lock: threading.Condition,
         writing: threading.Lock,
         described: Mapping[str, Any],
+        endpoints: Sequence[str],
+        ask: Ask,
         lines: Lines,
     ):
-        name = described["endpoint"].replace(":", "_").replace("/", "_")
+        name = _folder_name(described["endpoint"])
         self._settings, self._server, self._lock, self._writing = settings, server, lock, writing
-        self._described, self._lines = dict(described), lines
+        self._described, self._endpoints, self._lines = dict(described), list(endpoints), lines
+        self._is_first = described["endpoint"] == self._endpoints[0]
+        self._ask, self._coordinator = ask, Coordinator(endpoints, ask)
         self._snapshots = Snapshots(settings.snapshots / name)
         self._log_folder = None if settings.log is None else settings.log / name
         self._log: Log | None = None
-        self._number = 0  # of the last snapshot
+        self._held: list[HeldFolder] = []
         self._round: int | None = None  # of the last snapshot
         self._written_at: float | None = None  # when the last snapshot was complete
+        self._changes = self._saved_changes = 0  # what was recorded, altogether and at the last common snapshot
+        self._number = 0  # of the last snapshot
         self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._first = threading.Event()  # there is a snapshot
+        self._thread: threading.Thread | None = None  # of the first server, while there is a snapshot
+        self._part: Part | None = None  # of the last snapshot that was begun
+        self._beginning, self._cutting = threading.Lock(), threading.Lock()
+        self._first = threading.Event()  # there is a snapshot, or the first one has failed
         self._next = 0.0  # when the next one is due
         self._failed = ""
         self.replaying = False
@@ -123,19 +88,67 @@ class Recovery:
 
     def begin(self) -> None:
         """Takes over the state of a predecessor, if there was one, and begins to log."""
-        saved, first = self._snapshots.newest(), 1
+        local = {folder for folder in (self._snapshots.folder, self._log_folder) if isinstance(folder, Path)}
+        try:
+            for folder in sorted(local):
+                make_folder(folder)
+                self._held.append(HeldFolder(folder))
+            self._begin()
+        except BaseException:
+            self._release()
+            raise
+
+    def _begin(self) -> None:
+        saved, first, follows_end = self._choose()
+        last = 0
         if saved is not None:
-            first = self._restore(saved)
+            self._restore(saved)
+            if first is None or follows_end:
+                self._replay("replayed the end of the snapshot", enumerate(saved.tail(), 1), 0)
+            if self._log_folder is not None and first is not None:
+                last = self._replay("replayed the log", read_log(self._log_folder, first), first - 1)
+            self._snapshots.is_common(saved)
+        self._snapshots.tidy()
         if self._log_folder is not None:
-            last = self._replay(first) if saved is not None else 0
-            self._log = Log(self._log_folder, last + 1, syncs=self._settings.syncs)
+            after = None if first is not None else "" if saved is None else str(saved.name)
+            self._log = Log(self._log_folder, last + 1, after=after, syncs=self._settings.syncs)
         self._next = time.monotonic() + self._settings.interval
         if saved is not None:
             self._first.set()
         elif self._server.has_parameters:
             self.snapshot_soon()
 
-    def _restore(self, saved: SavedSnapshot) -> int:
+    def _choose(self) -> tuple[SavedSnapshot | None, int | None, bool]:
+        """The snapshot to go on from; if the log continues it, from which record on, and whether after its end."""
+        own = self._snapshots.names()
+        siblings = {each: Snapshots(self._settings.snapshots / _folder_name(each)).names() for each in self._endpoints}
+        self._number = max((name.number for names in siblings.values() for name in names), default=0)
+        if not own:
+            return None, None, False
+        newest = self._snapshots.read(own[0])
+        begun = None if self._log_folder is None else read_beginning(self._log_folder)
+        if begun is not None and begun.id == newest.manifest["log"]:
+            return newest, newest.manifest["first_record"], False
+        if begun is not None and begun.after == str(newest.name):
+            return newest, 1, True
+        absent = [endpoint for endpoint, names in siblings.items() if not names]
+        if absent:
+            self._lines.warning(
+                "other servers have no snapshots here; what they go on with may be of another moment",
+                folder=self._settings.snapshots, servers=", ".join(absent),
+            )  # fmt: skip
+        common = [name for name in own if all(name in names or not names for names in siblings.values())]
+        if common:
+            return self._snapshots.read(common[0]), None, False
+        if not any(newest.manifest["until"].values()):
+            return None, None, False  # nobody has trained yet
+        raise SnapshotError(
+            f"the servers of this job have no snapshot in common in {self._settings.snapshots}; to begin anew, remove "
+            "that folder"
+        )
+
+    def _restore(self, saved: SavedSnapshot) -> None:
+        """Takes over the state in a snapshot."""
         for key, ours in self._described.items():
             theirs = saved.manifest.get(key)
             if theirs != ours:
@@ -151,50 +164,52 @@ class Recovery:
                     saved.load_table(held)
             except ValueError as error:
                 raise SnapshotError(f"{saved.folder}: {error}") from error
-        self.restored, self._number, self._round = True, saved.number, saved.manifest["round"]
+        self.restored, self._round = True, saved.manifest["round"]
         age = max(0.0, time.time() - saved.manifest["time"])
         self._lines.warning(
             "restored a snapshot", round=self._round, age_seconds=age, seconds=time.monotonic() - began,
             folder=saved.folder,
         )  # fmt: skip
-        return saved.manifest["first_record"]
 
-    def _replay(self, first: int) -> int:
-        """Applies the records of the log from a number on; returns the number of the last one."""
-        assert self._log_folder is not None
-        last, began, self.replaying = first - 1, time.monotonic(), True
+    def _replay(self, what: str, records: Any, last: int) -> int:
+        """Does again what was recorded; returns the number of the last record."""
+        before, began, self.replaying = last, time.monotonic(), True
         try:
-            for number, record in read_log(self._log_folder, first):
+            for number, record in records:
                 with self._lock:
                     self._server.replay(record[:1], memoryview(record)[1:])
                 last = number
         finally:
             self.replaying = False
-        if last >= first:
+        if last > before:
             seconds = time.monotonic() - began
-            self._lines.warning("replayed the log", records=last - first + 1, round=self._server.round, seconds=seconds)
+            self._lines.warning(what, records=last - before, round=self._server.round, seconds=seconds)
         return last
 
-    # Recording, with the lock held
+    # Recording
 
-    def record(self, kind: bytes, buffers: Sequence[Any]) -> int:
-        """Logs what was done; returns the number to `wait` for."""
-        if self._log is None or self.replaying:
+    def record(self, buffers: Sequence[Any]) -> int:
+        """Records what was done; returns the number to `wait` for."""
+        if self.replaying:
             return 0
-        return self._log.append([kind, *buffers])
+        self._changes += 1
+        if self._part is not None and self._part.is_recording:
+            self._part.record(buffers)
+        return 0 if self._log is None else self._log.append(buffers)
+
+    @property
+    def _is_recording(self) -> bool:
+        return self._log is not None or (self._part is not None and self._part.is_recording)
 
     def record_tree(self, kind: bytes, tree: Any) -> int:
-        """Logs what was done, as a tree."""
-        return self.record(kind, [b"".join(to_buffers(tree))])
+        """Records what was done, as a tree."""
+        return self.record(tree_record(kind, tree) if self._is_recording else ())
 
     def record_update(self, now: float, messages: Sequence[bytes]) -> None:
-        """Logs an update: the messages whose pushes it applied, in order."""
-        if self._log is None or self.replaying:
-            return
-        buffers: list[Any] = [_LENGTHS.pack(now, len(messages))]
-        for message in messages:
-            buffers += [_LENGTH.pack(len(message)), message]
-        self.record(UPDATE, buffers)
+        """Records an update: the messages whose pushes it applied, in order. With the lock held."""
+        self.record(update_record(now, messages) if self._is_recording else ())
+        if self._part is not None:
+            self._part.ends()
 
     @property
     def logs(self) -> bool:
@@ -214,56 +229,127 @@ class Recovery:
     def wait_for_first(self) -> None:
         """Returns when there is a snapshot to begin with; without the lock."""
         self._first.wait()
-        if self._failed:
+        if self._failed and self._round is None:
             raise SnapshotError(self._failed)
 
-    # Snapshots
+    # Deciding when there is a snapshot
 
     def check(self) -> None:
         """Begins a snapshot if one is due; called about once a second."""
         full = self._log is not None and self._log.bytes > self._settings.log_bytes
-        if self._server.has_parameters and (full or time.monotonic() >= self._next):
+        if self._server.has_parameters and (full or (self._is_first and time.monotonic() >= self._next)):
             self.snapshot_soon()
 
     def snapshot_soon(self) -> None:
         """Begins a snapshot on a thread of its own, unless one is being made."""
         with self._starting:
-            if self._thread is not None and self._thread.is_alive():
+            if self._coordinator.stopped.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
             self._next = time.monotonic() + self._settings.interval
-            self._thread = threading.Thread(target=self._try_snapshot, name="snapshot")
-            self._thread.start()
+            thread = threading.Thread(target=self._try_snapshot, name="snapshot")
+            thread.start()
+            self._thread = thread
 
     def _try_snapshot(self) -> None:
         try:
             self.snapshot()
-            self._failed = ""
         except Exception as error:  # noqa: BLE001 - training goes on with the snapshot before
-            self._failed = f"cannot write a snapshot to {self._snapshots.folder}: {error}"
-            self._lines.error("snapshot failed", folder=self._snapshots.folder, reason=str(error))
-        finally:
-            self._first.set()
+            self._next = min(self._next, time.monotonic() + _AGAIN)
+            if not self._coordinator.stopped.is_set():
+                self._lines.warning("no common snapshot", folder=self._settings.snapshots, reason=str(error))
 
     def snapshot(self) -> None:
-        """Writes a snapshot; updates wait while the state is fixed, and go on while it is written."""
-        with self._writing:
-            if self._server.round == self._round and self._written_at is not None:
+        """Has all servers write a snapshot; training goes on meanwhile.
+
+        Raises:
+          CutError: one of them could not.
+        """
+        if not self._is_first:
+            self._ask(self._endpoints[0], pb.CutRequest(phase=pb.CutRequest.WANTED))
+            return
+        with self._cutting:
+            changes = self._changes
+            if self._written_at is not None and changes == self._saved_changes and self._server.applied():
                 return  # nothing has changed
-            number = self._number + 1
+            self._number += 1
+            self._coordinator.cut(self._number, _PATIENCE)
+            self._saved_changes = changes
+
+    # Taking part in one
+
+    def handle(self, request: Any) -> Any:
+        """Serves a CutRequest; returns the reply.
+
+        Raises:
+          CutError: this server cannot take part, or go on with it.
+        """
+        if request.phase == pb.CutRequest.WANTED:
+            self.snapshot_soon()
+            return pb.CutReply()
+        check_name(request)
+        name, phase = Name(request.number, request.id), request.phase
+        if phase == pb.CutRequest.BEGIN:
+            return self._begin_part(name)
+        part = self._part
+        if part is None or part.name != name:
+            if phase == pb.CutRequest.END:
+                raise CutError(f"snapshot {name.number} is not being made; was the server restarted?")
+        elif phase == pb.CutRequest.END:
+            return part.end(dict(request.until))
+        elif phase == pb.CutRequest.ABANDON:
+            part.abandon("another server could not take part")
+            self._snapshots.tidy()
+        elif not part.problem:
+            self._snapshots.is_common(self._snapshots.read(name))
+            self._snapshots.tidy()
+        return pb.CutReply()
+
+    def _begin_part(self, name: Name) -> Any:
+        with self._beginning:
+            part = self._part
+            if part is None or part.name != name:  # not repeated
+                if not self._server.has_parameters:
+                    return pb.CutReply(pending=True, text="it has no parameters yet")
+                if part is not None:
+                    part.abandon("another one was begun")
+                if not self._writing.acquire(timeout=_BUSY):
+                    return pb.CutReply(pending=True, text="it is writing tables to files")
+                part = self._part = self._make_part(name)
+        return pb.CutReply(applied=part.applied)
+
+    def _make_part(self, name: Name) -> Part:
+        try:
             with self._lock:
                 began = time.perf_counter()
-                tree = self._server.state()
-                begun = self._snapshots.begin(number, self._server.tables)
-                first = 1 if self._log is None else self._log.rotate()
-                described = {**self._described, "round": self._server.round, "first_record": first}
+                first = None if self._log is None else self._log.rotate()
+                log = "" if self._log is None else self._log.id
+                described = {**self._described, "log": log, "first_record": first}
+                part = Part(name, self._server, self._snapshots, self._lock, described, self._ended)
+                self._part = part  # from now on it hears what is recorded
                 pause = time.perf_counter() - began
-            self.pause_seconds(pause)
-            size = self._snapshots.write(number, tree, begun, {**described, "time": time.time()})
-            self._number, self._round, self._written_at = number, described["round"], time.monotonic()
-            if self._log is not None:
-                self._log.drop_before(first)
-        seconds = time.perf_counter() - began
-        self._lines.info("wrote a snapshot", round=self._round, bytes=size, seconds=seconds, pause_ms=1000 * pause)
+        except BaseException:
+            self._writing.release()
+            raise
+        self.pause_seconds(pause)
+        part.start()
+        return part
+
+    def _ended(self, part: Part, failure: Exception | None) -> None:
+        """The files of a snapshot are complete, or will not be."""
+        self._writing.release()
+        if failure is not None:
+            if not isinstance(failure, CutError):
+                self._failed = f"cannot write a snapshot to {self._snapshots.folder}: {failure}"
+                self._lines.error("snapshot failed", folder=self._snapshots.folder, reason=str(failure))
+                self._first.set()
+            return
+        self._failed, self._round, self._number = "", part.round, max(self._number, part.name.number)
+        self._written_at = time.monotonic()
+        first = part.first_record
+        if self._log is not None and first is not None:
+            self._log.drop_before(first)
+        self._first.set()
+        self._lines.info("wrote a snapshot", round=self._round, bytes=part.size, seconds=part.seconds)
 
     def status(self) -> dict[str, Any]:
         """For `refluid status`."""
@@ -278,29 +364,26 @@ class Recovery:
 
     def close(self, *, finished: bool) -> None:
         """Ends it. What a finished job leaves behind is removed: it was for a restart, models are saved elsewhere."""
+        with self._starting:
+            self._coordinator.stopped.set()
         if self._thread is not None:
             self._thread.join()
+        if self._part is not None:
+            self._part.abandon("the server ends")
         if self._log is not None:
             self._log.close()
         if finished:
             self._snapshots.remove()
             if self._log_folder is not None:
-                for path in self._log_folder.glob("log.*"):
-                    path.unlink()
+                remove_log(self._log_folder)
+            for held in self._held:
+                held.remove()
+        self._release()
+
+    def _release(self) -> None:
+        while self._held:
+            self._held.pop().close()
 
 
-def read_update(content: memoryview) -> tuple[float, list[bytes]]:
-    """When an update was, and the messages whose pushes it applied."""
-    now, count = _LENGTHS.unpack_from(content)
-    messages, place = [], _LENGTHS.size
-    for _ in range(count):
-        (length,) = _LENGTH.unpack_from(content, place)
-        place += _LENGTH.size
-        messages.append(bytes(content[place : place + length]))
-        place += length
-    return now, messages
-
-
-def read_tree(content: memoryview) -> Any:
-    """The tree of a record."""
-    return from_bytes(bytes(content))
+def _folder_name(endpoint: str) -> str:
+    return endpoint.replace(":", "_").replace("/", "_")

@@ -1,12 +1,13 @@
 """Snapshots of a server in files: one folder each, complete when its manifest is there.
 
-    snapshot.000000000007/
+    snapshot.000000000007.0123456789abcdef0123456789abcdef/
       state                the variables and what the server knows of trainers and rounds, as `trees` writes them
       NAME, NAME.ID.0.rows a table: its manifest and its rows, whole or those that were touched since the base
+      tail                 what the server did next, until it had the pushes that end the snapshot, as `records` has it
       manifest.json        written last: what belongs to the snapshot, and checksums
 
 A snapshot whose manifest is missing was never finished; nothing reads it. A delta's folder is kept as long as one that
-is based on it.
+is based on it. The servers of a job write theirs under the same number and id (see `cuts`), each in its own folder.
 """
 
 from __future__ import annotations
@@ -14,33 +15,45 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from refluid.faults import fault_point
 from refluid.files.storage import AnyPath, RemotePath
-from refluid.files.writing import atomic_write
+from refluid.files.writing import atomic_write, sync_folder
 from refluid.ops.core.growing import SHARDS
 from refluid.runtime.server.durable.trees import from_bytes, to_buffers
 from refluid.runtime.server.held_tables import HeldTable
-from refluid.runtime.tables.files.chain import relative
+from refluid.runtime.tables.files.chain import open_table, relative
 from refluid.runtime.tables.files.loading import load_all
 from refluid.runtime.tables.files.manifest import Base, new_id
 from refluid.runtime.tables.files.saving import PartOrder, PartSnapshot, describe_table, has_changes_since, manifest_of
 from refluid.runtime.tables.kernels import layout
 
-FORMAT = 1
-_MANIFEST, _STATE = "manifest.json", "state"
-_NAME = re.compile(r"snapshot\.(\d{12})")
+FORMAT = 2
+_MANIFEST, _STATE, _TAIL = "manifest.json", "state", "tail"
+_NAME = re.compile(r"snapshot\.(\d{12})\.([0-9a-f]{32})")
+_LENGTH = struct.Struct("<Q")
 _LONGEST_CHAIN = 8  # deltas that follow one whole snapshot of a table
 
 
 class SnapshotError(RuntimeError):
     """A snapshot of a server is damaged, or belongs to another program; the message names it."""
+
+
+class Name(NamedTuple):
+    """The name of a snapshot, the same on all servers; a later one has a larger number."""
+
+    number: int
+    id: str
+
+    def __str__(self) -> str:
+        return f"snapshot.{self.number:012d}.{self.id}"
 
 
 @dataclass(frozen=True)
@@ -51,16 +64,31 @@ class SavedSnapshot:
     manifest: Mapping[str, Any]
 
     @property
-    def number(self) -> int:
-        return self.manifest["number"]
+    def name(self) -> Name:
+        return Name(self.manifest["number"], self.manifest["id"])
 
     def state(self) -> Any:
         """What was saved next to the tables."""
-        data = (self.folder / _STATE).read_bytes()
-        described = self.manifest["state"]
+        return from_bytes(self._read(_STATE))
+
+    def tail(self) -> Iterator[bytes]:
+        """The records that follow."""
+        data, place = self._read(_TAIL), 0
+        while place < len(data):
+            (length,) = _LENGTH.unpack_from(data, place)
+            place += _LENGTH.size + length
+            yield data[place - length : place]
+
+    def folders(self) -> set[str]:
+        """The names of its folder and of those that it is based on."""
+        tables = (open_table(self.folder / name) for name in self.manifest["tables"].values())
+        return {str(self.name), *(each.path.parent.name for table in tables for each in table.snapshots)}
+
+    def _read(self, name: str) -> bytes:
+        data, described = (self.folder / name).read_bytes(), self.manifest[name]
         if len(data) != described["bytes"] or zlib.crc32(data) != described["checksum"]:
-            raise SnapshotError(f"{self.folder / _STATE} is damaged: it does not match its manifest")
-        return from_bytes(data)
+            raise SnapshotError(f"{self.folder / name} is damaged: it does not match its manifest")
+        return data
 
     def load_table(self, held: HeldTable) -> None:
         """Replaces the rows of a table by those that were saved."""
@@ -76,18 +104,26 @@ class Snapshots:
     def __init__(self, folder: AnyPath):
         self.folder = folder
         self._chains: dict[str, list[AnyPath]] = {}  # parameter -> the manifests of its snapshots, whole one first
+        self._common: set[str] = set()  # folders of the last snapshot that all servers have
+        self._begun = ""  # the folder of the last one that was begun
 
-    def newest(self) -> SavedSnapshot | None:
-        """The last complete snapshot, if there is one."""
-        for folder in sorted(self._folders(), key=lambda each: each.name, reverse=True):
-            path = folder / _MANIFEST
-            if path.is_file():
-                return SavedSnapshot(folder, _read_manifest(path))
-        return None
+    def names(self) -> list[Name]:
+        """The names of all complete snapshots, newest first."""
+        found = [folder.name for folder in self._folders() if (folder / _MANIFEST).is_file()]
+        return sorted((_name_of(name) for name in found), reverse=True)
 
-    def begin(self, number: int, tables: Mapping[str, HeldTable]) -> list[tuple[HeldTable, PartSnapshot]]:
+    def read(self, name: Name) -> SavedSnapshot:
+        """A complete snapshot.
+
+        Raises:
+          SnapshotError: its manifest is damaged.
+        """
+        folder = self.folder / str(name)
+        return SavedSnapshot(folder, _read_manifest(folder / _MANIFEST))
+
+    def begin(self, name: Name, tables: Mapping[str, HeldTable]) -> list[tuple[HeldTable, PartSnapshot]]:
         """Fixes the rows of all tables, between two updates; `write` writes them, and must be called."""
-        folder, begun = self._folder(number), []
+        folder, begun, self._begun = self.folder / str(name), [], str(name)
         try:
             for held in tables.values():
                 chain = self._chains.get(held.update.param, [])
@@ -102,11 +138,9 @@ class Snapshots:
             raise
         return begun
 
-    def write(
-        self, number: int, tree: Any, begun: list[tuple[HeldTable, PartSnapshot]], described: Mapping[str, Any]
-    ) -> int:
-        """Writes a snapshot, the manifest last; returns its size in bytes. Then removes what it replaces."""
-        folder, names, size = self._folder(number), {}, 0
+    def write(self, name: Name, tree: Any, begun: list[tuple[HeldTable, PartSnapshot]]) -> Written:
+        """Writes tables and state of a snapshot, which `complete` completes."""
+        folder, names, size = self.folder / str(name), {}, 0
         chains: dict[str, list[AnyPath]] = {}
         with ExitStack() as stack:
             for _, part in begun:
@@ -123,47 +157,82 @@ class Snapshots:
                     stream.write(manifest_of(param, order.snapshot, about, [written], base).to_bytes())
                 chains[param] = [*chain, path]
                 size += written.bytes
-        state, checksum, length = to_buffers(tree), 0, 0
-        with atomic_write(folder / _STATE) as stream:
-            for buffer in state:
-                stream.write(buffer)
-                checksum, length = zlib.crc32(buffer, checksum), length + len(buffer)
+        described = {_STATE: _write(folder / _STATE, to_buffers(tree)), "tables": names}
+        return Written(name, chains, described, size + described[_STATE]["bytes"])
+
+    def complete(self, written: Written, tail: Sequence[bytes], described: Mapping[str, Any]) -> int:
+        """Completes a snapshot by the records that follow and, last, its manifest; returns its size in bytes."""
+        folder, name = self.folder / str(written.name), written.name
+        about_tail = _write(folder / _TAIL, [part for each in tail for part in (_LENGTH.pack(len(each)), each)])
         manifest = {
-            **described,
-            "format": FORMAT,
-            "number": number,
-            "state": {"bytes": length, "checksum": checksum},
-            "tables": names,
-        }
-        with atomic_write(folder / _MANIFEST) as stream:
-            stream.write(json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1).encode())
-        self._chains = chains
-        self._remove_all_but({folder.name, *(path.parent.name for chain in chains.values() for path in chain)})
-        return size + length
+            **described, **written.described, _TAIL: about_tail,
+            "format": FORMAT, "number": name.number, "id": name.id,
+        }  # fmt: skip
+        _write(folder / _MANIFEST, [json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1).encode()])
+        if isinstance(self.folder, Path):
+            sync_folder(self.folder)
+        self._chains = written.chains
+        return written.bytes + about_tail["bytes"]
+
+    def is_common(self, saved: SavedSnapshot | None) -> None:
+        """All servers have this snapshot: it is kept, with what it is based on, until they have another."""
+        self._common = set() if saved is None else saved.folders()
+
+    def tidy(self) -> None:
+        """Removes what neither the last common snapshot nor the next one needs."""
+        kept = {path.parent.name for chain in self._chains.values() for path in chain}
+        kept |= {*self._common, self._begun}
+        for folder in self._folders():
+            if folder.name not in kept:
+                _remove(folder)
 
     def remove(self) -> None:
         """Removes all snapshots."""
-        self._remove_all_but(set())
-
-    def _remove_all_but(self, kept: set[str]) -> None:
-        for folder in self._folders():
-            if folder.name not in kept:
-                fault_point("remove")
-                manifest = folder / _MANIFEST  # without it, the rest is nothing
-                if isinstance(folder, RemotePath):
-                    manifest.remove()  # pyright: ignore[reportAttributeAccessIssue]
-                    folder.remove()
-                else:
-                    manifest.unlink(missing_ok=True)  # pyright: ignore[reportAttributeAccessIssue]
-                    shutil.rmtree(folder, ignore_errors=True)
-
-    def _folder(self, number: int) -> AnyPath:
-        return self.folder / f"snapshot.{number:012d}"
+        self._chains, self._common, self._begun = {}, set(), ""
+        self.tidy()
 
     def _folders(self) -> list[Any]:
         if isinstance(self.folder, Path) and not self.folder.is_dir():
             return []
         return [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of a snapshot that is not complete yet."""
+
+    name: Name
+    chains: dict[str, list[AnyPath]]
+    described: dict[str, Any]
+    bytes: int
+
+
+def _name_of(folder: str) -> Name:
+    match = _NAME.fullmatch(folder)
+    assert match is not None, "only such folders are listed"
+    return Name(int(match[1]), match[2])
+
+
+def _write(path: AnyPath, buffers: Sequence[Any]) -> dict[str, int]:
+    """Writes a file; returns its size and checksum."""
+    checksum = length = 0
+    with atomic_write(path) as stream:
+        for buffer in buffers:
+            stream.write(buffer)
+            checksum, length = zlib.crc32(buffer, checksum), length + memoryview(buffer).nbytes
+    return {"bytes": length, "checksum": checksum}
+
+
+def _remove(folder: Any) -> None:
+    fault_point("remove")
+    manifest = folder / _MANIFEST  # without it, the rest is nothing
+    if isinstance(folder, RemotePath):
+        manifest.remove()  # pyright: ignore[reportAttributeAccessIssue]
+        folder.remove()
+    else:
+        manifest.unlink(missing_ok=True)
+        fault_point("removed")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read_manifest(path: AnyPath) -> dict[str, Any]:

@@ -32,6 +32,49 @@ def locked(folder: Path) -> Iterator[None]:
             _unlock(handle)
 
 
+HELD = ".lock"  # the file whose lock a `HeldFolder` has
+
+
+class FolderInUseError(RuntimeError):
+    """Another process works in this folder."""
+
+
+class HeldFolder:
+    """A folder that no other process holds, until it is closed or this process ends.
+
+    Raises:
+      FolderInUseError: another one holds it.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder, self._handle = folder, None
+        if fcntl is None:
+            return
+        self._handle = os.open(folder / HELD, os.O_RDWR | os.O_CREAT)  # the folder's own lock is for renaming
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise FolderInUseError(
+                f"another process uses {folder}: is a server of the same endpoint still running? End it, or give this "
+                "job a folder of its own"
+            ) from None
+        except OSError:  # a file system without locks
+            self.close()
+
+    def remove(self) -> None:
+        """Removes the folder, if it is empty."""
+        (self._folder / HELD).unlink(missing_ok=True)
+        with suppress(OSError):
+            self._folder.rmdir()
+
+    def close(self) -> None:
+        """Lets others have it."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
 def _lock(folder: Path) -> int | None:
     if fcntl is None:
         return None

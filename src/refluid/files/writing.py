@@ -47,7 +47,7 @@ def atomic_write(path: str | os.PathLike[str] | RemotePath) -> Iterator[BinaryIO
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def write_together(folder: str | os.PathLike[str] | RemotePath, writers: Writers) -> None:
@@ -130,11 +130,11 @@ def _write_folder(folder: Path, writers: Writers) -> None:
         for name, write in writers.items():
             _write_file(stage / name, write, folder / name)
         for made in {(stage / name).parent for name in writers} | {stage}:
-            _sync_folder(made)
+            sync_folder(made)
         fault_point("synced")
         if not _rename_to_free(stage, folder):
             _swap_in(stage, folder, writers)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
@@ -159,7 +159,7 @@ def _swap_in(stage: Path, folder: Path, writers: Writers) -> None:
             raise _CannotSwap
         stage.chmod(stat.S_IMODE(folder.stat().st_mode))
         _link_others(folder, stage, writers)
-        _sync_folder(stage)
+        sync_folder(stage)
         fault_point("rename")
         _swap(stage, folder)
         fault_point("renamed")
@@ -207,7 +207,7 @@ def _write_in_place(folder: Path, writers: Writers) -> None:
             partial.unlink(missing_ok=True)
         raise
     for parent in {target.parent for target in partials}:
-        _sync_folder(parent)
+        sync_folder(parent)
 
 
 def _write_file(path: Path, write: Callable[[BinaryIO], object], shown: Path) -> None:
@@ -219,7 +219,15 @@ def _write_file(path: Path, write: Callable[[BinaryIO], object], shown: Path) ->
     fault_point("synced")
 
 
-def _sync_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, all of them on disk."""
+    missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
+
+
+def sync_folder(folder: Path) -> None:
     """Names are on disk only when their folder is; not every system can sync one."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

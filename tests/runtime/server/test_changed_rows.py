@@ -4,6 +4,7 @@ import numpy as np
 
 from refluid.ir.modes import DELTA
 from refluid.runtime.server.changed_rows import ChangedRows
+from refluid.runtime.server.durable.trees import from_bytes, to_buffers
 from refluid.runtime.transport.wire import Rows
 
 
@@ -16,3 +17,16 @@ def test_a_trainer_gets_the_rows_that_others_changed_once():
     assert changed.take(0, "emb").tolist() == [9]
     assert changed.take(0, "emb").tolist() == [], "once"
     assert changed.take(0, "fc") is None
+
+
+def test_a_reply_that_was_lost_is_made_again_also_after_a_restart():
+    changed = ChangedRows(trainers=2)
+    changed.mark(0, {"emb" + DELTA: Rows(np.array([4, 2]), np.ones((2, 1)))})
+    assert changed.take(1, "emb").tolist() == [2, 4]
+    changed.mark(0, {"emb" + DELTA: Rows(np.array([7]), np.ones((1, 1)))})
+
+    restored = ChangedRows(trainers=2)
+    restored.restore(from_bytes(b"".join(to_buffers(changed.state()))))
+    for each in (changed, restored):
+        assert each.take(1, "emb", again=True).tolist() == [2, 4, 7]
+        assert each.take(1, "emb").tolist() == []

@@ -4,6 +4,10 @@ import numpy as np
 
 import paddle.fluid as fluid
 from cluster.one_process import Role, servers
+from refluid.runtime.server.durable.trees import from_bytes, to_buffers
+from refluid.runtime.server.peers import Peers
+from refluid.runtime.transport import wire
+from refluid.runtime.transport.wire import pb
 
 CLIPPED = {"clip": 0.05, "optimizer": lambda: fluid.optimizer.SGD(1.0)}
 
@@ -16,6 +20,18 @@ def losses(count):
         found = [float(trainer.step(seed)[0]) for seed in range(6)]
         trainer.close()
     return found
+
+
+def test_a_restarted_server_still_knows_the_sums_that_others_may_ask_for():
+    before = Peers(["one", "two"], "one", None)
+    before.know(3, "norm", [np.array([2.5])])
+    peers = Peers(["one", "two"], "one", None)
+    peers.restore(from_bytes(b"".join(to_buffers(before.state()))))
+
+    request = pb.SumRequest(server=1, servers=2, round=3, key="norm")
+    reply = b"".join(peers.handle_sum(b"".join(wire.encode(request, {"0": np.array([1.0])}))))
+    totals = wire.decode_tensors(wire.decode(pb.ExchangeReply, reply), reply)
+    np.testing.assert_array_equal(totals["0"], [2.5])
 
 
 def test_two_servers_in_one_process_each_add_their_own_part_to_a_global_norm():

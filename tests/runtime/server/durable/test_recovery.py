@@ -1,14 +1,23 @@
 """Servers that are killed and restarted, in one process: the numbers are those of a job that nobody disturbed."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import grpc
 import numpy as np
 import pytest
 
 import paddle.fluid as fluid
 from refluid import flags
+from refluid.errors import ServerError
+from refluid.runtime.server import exchange
 from refluid.runtime.server.durable.snapshots import SnapshotError
-from simulated_cluster import Job, Server, close_jobs
+from refluid.runtime.transport.request import RetryPolicy
+from simulated_cluster import InMemoryConnection, Job, Server, close_jobs, shipped
 
 ROWS = 30
+CLOCKS = {"monotonic": time.monotonic, "perf_counter": time.perf_counter}
 
 
 @pytest.fixture
@@ -61,6 +70,7 @@ def config(mode):
         found = fluid.DistributeTranspilerConfig()
         found.min_block_size = 4
         found.half_async = mode == "half_async"
+        found.enable_dc_asgd = mode == "dc_asgd"
         found.geo_sgd_mode = mode == "geo"
         found.geo_sgd_need_push_nums = 2
         return found
@@ -139,6 +149,150 @@ def clipless():
     return fluid.optimizer.SGD(0.1)
 
 
+def dense():
+    x = fluid.layers.data("x", [4])
+    hidden = fluid.layers.fc(x, 8, act="tanh", param_attr="hidden")
+    loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(hidden, 1, param_attr="out") - 1.0))
+    fluid.optimizer.SGD(0.05).minimize(loss)
+    fluid.default_main_program().random_seed = fluid.default_startup_program().random_seed = 5
+
+
+@pytest.mark.parametrize(("mode", "build"), [("dc_asgd", dense), ("geo", dense), ("geo", network(clipless))])
+def test_with_a_log_modes_whose_servers_remember_pulls_leave_no_trace(survives, monkeypatch, mode, build):
+    def train(*, restarts):
+        clock = SimpleNamespace(time=lambda: now, **CLOCKS)
+        monkeypatch.setattr(exchange, "time", clock)
+        now = 0.0  # means of GEO weigh values by their age
+        job = Job(build, config=config(mode), sync_mode=False)
+        for step in range(8):
+            for trainer, feed in zip(job.trainers, feeds(step), strict=True):
+                now += 0.125
+                trainer.step(feed)
+            if restarts and step == 2:
+                job.servers[job.endpoints[0]].server._recovery.snapshot()
+            if restarts and step in (3, 6):
+                restart(job, place=step // 6)
+        return [np.asarray(trainer[name]) for name in ("hidden", "out") for trainer in job.trainers]
+
+    undisturbed = train(restarts=False)
+    survives()
+    for value, expected in zip(train(restarts=True), undisturbed, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("mode", ["sync", "half_async", "async", "geo"])
+def test_all_servers_killed_without_a_log_go_back_to_one_moment(survives, monkeypatch, mode):
+    monkeypatch.setattr("simulated_cluster.InMemoryConnection", Reconnecting)
+    monkeypatch.setattr(RetryPolicy, "pause", lambda self, attempt: 0.0)
+    survives(log=False)
+    job = Job(network(clipless), config=config(mode), sync_mode=mode == "sync")
+    for step in range(4):
+        job.step(feeds(step))
+    job.servers[job.endpoints[0]].server._recovery.snapshot()
+    before, counted = values(job), [server.server.applied() for server in job.servers.values()]
+    for step in range(4, 8):
+        job.step(feeds(step))
+    old = list(job.servers.values())
+    for server in old:
+        crash(server.server)
+    for endpoint, server in zip(job.endpoints, old, strict=True):
+        job.servers[endpoint] = Server(server.program, server.startup, job.servers)
+    for name, value in values(job).items():
+        np.testing.assert_array_equal(value, before[name])
+    assert [server.server.applied() for server in job.servers.values()] == counted
+    for step in range(8, 10):
+        job.step(feeds(step))
+    pushes = 4 // 2 if mode == "geo" else 4
+    assert [trainer.session.lost_updates for trainer in job.trainers] == [2 * pushes] * 2, "of two servers"
+
+
+def count_pushes():
+    """Every push adds 1 to all elements of a large vector, and to all rows of a table."""
+    x = fluid.layers.data("x", [1 << 21], append_batch_size=False)
+    ids = fluid.layers.data("ids", [1], dtype="int64")
+    rows = fluid.layers.embedding(ids, [ROWS, 3], is_sparse=True, param_attr=constant("table"))
+    weight = fluid.layers.create_parameter([1 << 21], "float32", attr=constant("vector"))
+    loss = fluid.layers.reduce_sum(weight * x) + fluid.layers.reduce_sum(fluid.layers.scale(rows, -1.0))
+    fluid.optimizer.SGD(1.0).minimize(loss)
+
+
+def constant(name):
+    return fluid.ParamAttr(name, initializer=fluid.initializer.Constant(0.0))
+
+
+def test_no_tensor_and_no_row_mixes_two_instants(survives):
+    survives(log=False)
+    job = Job(count_pushes, sync_mode=False)
+    feed = {"x": np.full(1 << 21, -1.0, "float32"), "ids": np.arange(ROWS).reshape(-1, 1)}
+    running = True
+
+    def train(trainer):
+        while running:
+            trainer.step(feed)
+
+    with ThreadPoolExecutor(2) as threads:
+        training = [threads.submit(train, trainer) for trainer in job.trainers]
+        first = job.servers[job.endpoints[0]].server._recovery
+        for _ in range(4):
+            first.snapshot()
+        running = False
+        for each in training:
+            each.result()
+    old = list(job.servers.values())
+    for server in old:
+        crash(server.server)
+    for endpoint, server in zip(job.endpoints, old, strict=True):
+        job.servers[endpoint] = Server(server.program, server.startup, job.servers)
+    (counted,) = {tuple(sorted(server.server.applied().items())) for server in job.servers.values()}
+    total = sum(count for _, count in counted)
+    assert total > 0
+    for name in ("vector", "table"):
+        assert set(np.unique(job.whole(name))) == {total}
+
+
+def test_a_server_that_was_killed_after_the_job_had_ended_ends(survives):
+    survives()
+    job = Job(network(clipless), servers=1, config=config("sync"))
+    job.step(feeds(0))
+    for trainer in job.trainers:
+        trainer.session.leave()
+    old = job.servers[job.endpoints[0]]
+    crash(old.server)
+    assert Server(old.program, old.startup, job.servers).server.all_left.is_set()
+
+
+def test_a_log_that_cannot_be_written_is_an_error_for_all_who_wait(survives, monkeypatch):
+    survives()
+    job = Job(network(clipless), servers=1, config=config("sync"))
+    job.step(feeds(0))
+    monkeypatch.setattr("os.writev", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    for _ in range(2):
+        with ThreadPoolExecutor(2) as threads:
+            steps = [threads.submit(t.step, f) for t, f in zip(job.trainers, feeds(1), strict=True)]
+            for step in steps:
+                with pytest.raises(ServerError, match=r"cannot write the log in .*No space left"):
+                    step.result()
+    monkeypatch.undo()
+
+
+class Reconnecting(InMemoryConnection):
+    """Has trainers join a restarted server again, as gRPC would."""
+
+    def call(self, method, buffers, timeout, reply_size=0):
+        try:
+            return b"".join(self._servers[self.endpoint].server.handle(method, b"".join(buffers)))
+        except shipped.RestartedError as error:
+            raise LostError from error
+
+
+class LostError(grpc.RpcError):
+    def code(self):
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self):
+        return "the connection was lost"
+
+
 def test_snapshots_are_deltas_and_old_ones_go(survives):
     folder = survives(log=False) / "snapshots"
     job = Job(network(adam, is_distributed=True), servers=1, config=config("sync"))
@@ -157,7 +311,8 @@ def test_snapshots_are_deltas_and_old_ones_go(survives):
 
 def test_files_of_another_job_are_refused_by_name(survives):
     survives()
-    Job(network(adam), servers=1, config=config("sync"))
+    job = Job(network(adam), servers=1, config=config("sync"))
+    crash(job.servers[job.endpoints[0]].server)
     with pytest.raises(SnapshotError, match="was saved with trainers 2; this server has 3.*FLAGS_rpc_server_snapshots"):
         Job(network(adam), servers=1, trainers=3, config=config("sync"))
     with pytest.raises(SnapshotError, match="not in what was saved|no table|was saved as"):
