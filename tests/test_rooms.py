@@ -69,6 +69,7 @@ EXCEPTIONS = {
         f"src/refluid/__init__.py -> refluid.bridges.{name}": "loaded when the name is asked for"
         for name in ("flax_layer", "jax_layer", "optax_optimizer", "to_flax")
     },
+    "src/refluid/__init__.py -> refluid.runtime.trainer.session": "loaded when the name is asked for",
     "src/refluid/__init__.py -> refluid.runtime.trainer.shrinking": "loaded when a script asks for it",
     "src/refluid/__init__.py -> refluid.runtime.trainer.table_saving": "loaded when the name is asked for",
     "src/refluid/cli.py -> refluid.runtime.launch.commands": "a command line knows its commands",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from refluid.runtime.launch.certificates import add_certificates, write_certificates
 from refluid.runtime.launch.cluster import membership
-from refluid.runtime.launch.environment import Placement, split_endpoint
+from refluid.runtime.launch.environment import Member, Placement, split_endpoint
 from refluid.runtime.launch.launcher import Launcher, script_command
 from refluid.runtime.launch.ports import HeldPorts
 
@@ -19,10 +19,20 @@ _SERVERS = "PADDLE_PSERVERS_IP_PORT_LIST"
 def _add_launch(command: argparse.ArgumentParser) -> None:
     command.add_argument("--servers", type=_count, default=2, metavar="N", help="parameter servers (default 2)")
     command.add_argument("--trainers", type=_count, default=2, metavar="N", help="trainers (default 2)")
+    command.add_argument(
+        "--role", choices=["trainer"], help="start trainers only, and add them to a job that runs; see --endpoints"
+    )
+    command.add_argument("--endpoints", metavar="ENDPOINTS", help=f"with --role: the servers; by default {_SERVERS}")
+    command.add_argument(
+        "--first", type=_count, metavar="ID", help="with --role: the first trainer's id; by default the next one"
+    )
     command.add_argument("--log_dir", "--log-dir", default="logs", help="the folder for one log per process (logs)")
     command.add_argument("--quiet", action="store_true", help="write the processes' lines to their logs only")
     command.add_argument(
         "--grace", type=float, default=10.0, metavar="SECONDS", help="how long processes have to stop (default 10)"
+    )
+    command.add_argument(
+        "--restarts", type=_count, default=0, metavar="N", help="start a process that fails again, N times in a row (0)"
     )
     command.add_argument(
         "--metrics_port", "--metrics-port", type=int, metavar="PORT", help="/metrics from this port on; 0: free ports"
@@ -41,16 +51,45 @@ def _launch(chosen: argparse.Namespace) -> int:
     if not chosen.trainers:
         raise ValueError("a job needs at least one trainer")
     ports = HeldPorts()
-    servers = ports.hold_same_port(chosen.servers) if chosen.servers else ()
+    placement, members = _place(chosen, ports)
     return Launcher(
-        Placement(servers, ports.hold_any(chosen.trainers)),
+        placement,
         script_command(chosen.script, chosen.arguments),
+        members=members,
         log_dir=Path(chosen.log_dir),
         quiet=chosen.quiet,
         grace=chosen.grace,
         metrics_port=chosen.metrics_port,
         ports=ports,
+        restarts=chosen.restarts,
     ).run()
+
+
+def _place(chosen: argparse.Namespace, ports: HeldPorts) -> tuple[Placement, list[Member]]:
+    """The whole job, and the processes of it that are started here."""
+    if chosen.role is None:
+        if chosen.endpoints or chosen.first is not None:
+            raise ValueError("--endpoints and --first are for --role trainer, which adds trainers to a job that runs")
+        servers = ports.hold_same_port(chosen.servers) if chosen.servers else ()
+        placement = Placement(servers, ports.hold_any(chosen.trainers))
+        return placement, placement.members()
+    servers = _endpoints(chosen.endpoints or "")
+    first = chosen.first
+    if first is None:
+        first = import_module("refluid.runtime.observe.status").next_trainer(servers)
+    placement = Placement(tuple(servers), ports.hold_any(first + chosen.trainers))
+    added = [each for each in placement.members() if each.role == "trainer" and each.index >= first]
+    return placement, added
+
+
+def _endpoints(text: str) -> list[str]:
+    """Servers that are named, or those of the environment."""
+    endpoints = [endpoint.strip() for endpoint in (text or os.environ.get(_SERVERS, "")).split(",") if endpoint.strip()]
+    if not endpoints:
+        raise ValueError(f"no servers given: name them, such as 127.0.0.1:6174, or set {_SERVERS}")
+    for endpoint in endpoints:
+        split_endpoint(endpoint)
+    return endpoints
 
 
 def _add_status(command: argparse.ArgumentParser) -> None:
@@ -66,12 +105,7 @@ def _add_status(command: argparse.ArgumentParser) -> None:
 
 
 def _status(chosen: argparse.Namespace) -> int:
-    text = ",".join(chosen.endpoints) or os.environ.get(_SERVERS, "")
-    endpoints = [endpoint.strip() for endpoint in text.split(",") if endpoint.strip()]
-    if not endpoints:
-        raise ValueError(f"no servers given: name them, such as 127.0.0.1:6174, or set {_SERVERS}")
-    for endpoint in endpoints:
-        split_endpoint(endpoint)
+    endpoints = _endpoints(",".join(chosen.endpoints))
     status = import_module("refluid.runtime.observe.status")  # and gRPC with it
     if chosen.once:
         return status.show_once(endpoints, as_json=chosen.json)

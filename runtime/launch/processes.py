@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,16 +21,26 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Child:
-    """A running member: call `read_output` when its pipe is readable; `code` says whether it has ended."""
+    """A running member: call `read_output` when its pipe is readable; `code` says whether it has ended.
+
+    One that ``continues`` for another, which has ended, goes on with its log.
+    """
 
     def __init__(
-        self, member: Member, command: Sequence[str], environment: Mapping[str, str], log: Path | None
+        self,
+        member: Member,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path | None,
+        *,
+        continues: bool = False,
     ) -> None:
         self.member = member
         self.log_path = log
+        self.began = time.monotonic()
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.output_open = True
-        self._log: IO[bytes] | None = log.open("wb") if log is not None else None
+        self._log: IO[bytes] | None = log.open("ab" if continues else "wb") if log is not None else None
         self._rest = b""
         self._code: int | None = None
         self._process = subprocess.Popen(
@@ -87,6 +98,11 @@ class Child:
                 text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]  # progress bars rewrite a line
                 self.last_lines.append(text)
                 show(text)
+
+    def note(self, line: str) -> None:
+        """Adds a line to the log."""
+        if self._log is not None:
+            self._log.write(line.encode() + b"\n")
 
     def signal(self, number: int) -> None:
         """Sends a signal to the process and its children."""

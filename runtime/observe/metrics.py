@@ -44,11 +44,16 @@ class Metrics:
         made = Gauge(f"refluid_{name}", help, list(self._labels), registry=self.registry)
         made.labels(**self._labels).set_function(read)
 
-    def gauges(self, name: str, help: str, label: str, reads: Mapping[str, Callable[[], float]]) -> None:
-        """A gauge for every value of another label."""
+    def gauges(self, name: str, help: str, label: str, reads: Mapping[str, Callable[[], float]]) -> Gauge:
+        """A gauge for every value of another label; `add_to` adds one for another value."""
         made = Gauge(f"refluid_{name}", help, [*self._labels, label], registry=self.registry)
         for value, read in reads.items():
-            made.labels(**self._labels, **{label: value}).set_function(read)
+            self.add_to(made, label, value, read)
+        return made
+
+    def add_to(self, gauges: Gauge, label: str, value: str, read: Callable[[], float]) -> None:
+        """A gauge for another value of a label."""
+        gauges.labels(**self._labels, **{label: value}).set_function(read)
 
     def serve(self) -> Endpoint | None:
         """Starts /metrics on the port that REFLUID_METRICS_PORT names, if it is set; 0 takes any free port.

@@ -80,14 +80,18 @@ class ServerMetrics(Metrics):
         self.gauge("round", "Updates applied", lambda: rounds.round)
         self.gauge("queue_depth", "Pushes that wait for those of other trainers", lambda: len(queue))
         self.gauge("trainers", "Trainers that have joined and not left", lambda: len(membership.present()))
-        for name, help, read in (
+        per_trainer = (
             ("last_seen_seconds", "Since the last message of a trainer; NaN before it joins", self._last_seen),
             ("trainer_steps", "Steps of a trainer that were applied here", self._steps),
             ("staleness", "Steps that the parameters of a trainer's last push did not include", self._stale),
             ("max_staleness", "Own steps that a trainer's parameters may lack", self._max_staleness),
             ("max_lead", "Steps that a trainer may be ahead of the slowest; NaN without a bound", self._max_lead),
-        ):
-            self.gauges(name, help, "trainer", {str(each): partial(read, each) for each in membership.members})
+            ("last_push_seconds", "Since the last push of a trainer; NaN before it pushes", self._last_push),
+            ("steps_behind", "Steps that a trainer is behind the one that is furthest", self._behind),
+        )
+        self._per_trainer = [(self.gauges(name, help, "trainer", {}), read) for name, help, read in per_trainer]
+        for trainer in membership.members:
+            self.add_trainer(trainer)
 
         for name, help, read in (
             ("table_rows", "Rows of a table that grows", lambda table: table.rows),
@@ -98,6 +102,11 @@ class ServerMetrics(Metrics):
             self.gauges(name, help, "table", {table.name: partial(read, table) for table in tables})
 
     # Recording
+
+    def add_trainer(self, trainer: int) -> None:
+        """Begins to report a trainer."""
+        for gauges, read in self._per_trainer:
+            self.add_to(gauges, "trainer", str(trainer), partial(read, trainer))
 
     def called(self, method: str, received: int, sent: int, seconds: float) -> None:
         """Records a request that was served."""
@@ -159,16 +168,27 @@ class ServerMetrics(Metrics):
             "host": member.host,
             "joined": member.joined is not None,
             "left": member.left,
-            "last_seen": None if math.isnan(seen) else round(seen, 3),
+            "last_seen": _seconds(seen),
             "steps": member.steps,
             "staleness": self._stale(trainer),
             "max_staleness": member.max_staleness,
             "max_lead": member.max_lead,
+            "behind": self._behind(trainer),
+            "last_push": _seconds(self._last_push(trainer)),
+            "lost": member.lost,
+            "left_out": member.evicted,
         }
 
     def _last_seen(self, trainer: int) -> float:
         seen = self._membership.members[trainer].seen
         return math.nan if seen is None else time.monotonic() - seen
+
+    def _last_push(self, trainer: int) -> float:
+        pushed = self._membership.members[trainer].pushed
+        return math.nan if pushed is None else time.monotonic() - pushed
+
+    def _behind(self, trainer: int) -> int:
+        return self._membership.behind(trainer)
 
     def _steps(self, trainer: int) -> int:
         return self._membership.members[trainer].steps
@@ -182,6 +202,10 @@ class ServerMetrics(Metrics):
     def _max_lead(self, trainer: int) -> float:
         lead = self._membership.members[trainer].max_lead
         return math.nan if lead is None else lead
+
+
+def _seconds(age: float) -> float | None:
+    return None if math.isnan(age) else round(age, 3)
 
 
 def _milliseconds(seconds: dict[str, float] | None) -> dict[str, float] | None:

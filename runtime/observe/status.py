@@ -54,6 +54,21 @@ def _request(connection: Connection) -> Status | None:
     return json.loads(wire.decode(pb.Text, message).text)
 
 
+def next_trainer(endpoints: Sequence[str]) -> int:
+    """The first number that no trainer of a job has or has had.
+
+    Raises:
+      ValueError: a server does not reply.
+    """
+    with closing(Watcher(endpoints)) as watcher:
+        found = watcher.request()
+    silent = [endpoint for endpoint, status in found.items() if status is None]
+    if silent:
+        raise ValueError(f"no reply from {', '.join(silent)}: which numbers trainers have is not known; give --first")
+    trainers = [view["trainer"] for status in found.values() if status is not None for view in status["trainers"]]
+    return max(trainers, default=-1) + 1
+
+
 def show_once(endpoints: Sequence[str], *, as_json: bool) -> int:
     """Prints the status of servers; returns 1 if one of them does not reply."""
     with closing(Watcher(endpoints)) as watcher:
@@ -99,7 +114,8 @@ def tables(found: Found, before: Found, seconds: float) -> RenderableType:
         shown += ["", table(["table", "server", "rows", "memory", "budget", "full", "evicted"], held)]
     trainers = _trainer_rows([status for status in found.values() if status is not None])
     if trainers:
-        heads = ["trainer", "host", "steps", "last seen", "staleness", "own at most", "lead at most", "state"]
+        heads = ["trainer", "host", "steps", "behind", "last push", "last seen"]
+        heads += ["staleness", "own at most", "lead at most", "state"]
         shown += ["", table(heads, trainers)]
     return Group(*shown)
 
@@ -145,22 +161,40 @@ def _table_rows(endpoint: str, status: Status) -> list[list[str]]:
 def _trainer_rows(statuses: Sequence[Status]) -> list[list[str]]:
     """Every trainer: seen by the server that heard of it last, with the steps and staleness of the worst."""
     rows: list[list[str]] = []
-    for views in zip(*(status["trainers"] for status in statuses), strict=True):
-        ages = [view["last_seen"] for view in views if view["last_seen"] is not None]
-        joined, left = all(view["joined"] for view in views), all(view["left"] for view in views)
+    seen: dict[int, list[dict[str, Any]]] = {}  # one that was added may not have joined all servers yet
+    for view in (view for status in statuses for view in status["trainers"]):
+        seen.setdefault(view["trainer"], []).append(view)
+    for _, views in sorted(seen.items()):
         rows.append(
             [
                 str(views[0]["trainer"]),
                 next((view["host"] for view in views if view["host"]), ""),
                 str(min(view["steps"] for view in views)),
-                f"{min(ages):.1f} s ago" if ages else "never",
+                str(max(view["behind"] for view in views)),
+                _ago([view["last_push"] for view in views]),
+                _ago([view["last_seen"] for view in views]),
                 str(max(view["staleness"] for view in views)),
                 str(max(view["max_staleness"] for view in views)),
                 next((str(view["max_lead"]) for view in views if view["max_lead"] is not None), "any"),
-                "left" if left else "training" if joined else "has not joined",
+                _state(views),
             ]
         )
     return rows
+
+
+def _state(views: Sequence[Mapping[str, Any]]) -> str:
+    """What a trainer does, as the servers see it: a straggler trains, however far it is behind."""
+    for name, text in (("lost", "lost, waited for"), ("left_out", "left out")):
+        if any(view[name] for view in views):
+            return text
+    if all(view["left"] for view in views):
+        return "left"
+    return "training" if all(view["joined"] for view in views) else "has not joined"
+
+
+def _ago(ages: Sequence[float | None]) -> str:
+    found = [age for age in ages if age is not None]
+    return f"{min(found):.1f} s ago" if found else "never"
 
 
 def _spread(counts: Mapping[int, int]) -> str:

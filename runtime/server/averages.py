@@ -57,6 +57,11 @@ class Averages:
             for trainer, since in state["since"].items()
         }
 
+    def begin_life(self, trainer: int) -> None:
+        """A new process goes on for a trainer, with the values that the server holds."""
+        for known in (self._given, self._learned, self._expected):
+            known.pop(trainer, None)
+
     def push(self, trainer: int, pushed: Mapping[str, Value], now: float) -> None:
         """Replaces the values of a trainer; those of trainers that have fallen behind are dropped."""
         values = {name.removesuffix(DELTA): np.array(dense(value)) for name, value in pushed.items()}

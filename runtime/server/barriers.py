@@ -7,25 +7,49 @@ from typing import Any
 
 
 class Barriers:
-    """Counts which trainers have arrived at which barrier; every trainer numbers its barriers from 1."""
+    """Counts which trainers have arrived at which barrier; barriers are numbered from 1."""
 
     def __init__(self, trainers: int) -> None:
         self._arrived = dict.fromkeys(range(trainers), 0)
+        self._left: dict[int, int] = {}  # trainers that are not waited for -> where they were last
+        self._passed = 0  # the last barrier that everybody has reached
         self._first: dict[int, float] = {}  # barrier that is not passed yet -> when the first trainer arrived
         self._texts: dict[int, dict[int, str]] = {}  # barrier -> what each trainer brought
 
     def state(self) -> dict[str, Any]:
         """What a restarted server must know, as plain data."""
-        return {str(trainer): arrived for trainer, arrived in self._arrived.items()}
+        return {"arrived": _texts(self._arrived), "left": _texts(self._left), "passed": self._passed}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state`; those who wait will ask again."""
-        self._arrived = {int(trainer): arrived for trainer, arrived in state.items()}
+        self._arrived, self._left = _numbers(state["arrived"]), _numbers(state["left"])
+        self._passed = state["passed"]
 
     def passed(self, trainer: int, number: int) -> None:
         """A trainer that joins says how many barriers it has passed: a restarted server may not know."""
         if trainer in self._arrived:
             self._arrived[trainer] = max(self._arrived[trainer], number)
+
+    def enter(self, trainer: int) -> int:
+        """Waits for a trainer from now on: a new one, or one that had left; returns how many barriers it has missed."""
+        before = self._left.pop(trainer, 0) if trainer not in self._arrived else self._arrived[trainer]
+        self._arrived[trainer] = max(before, self._passed)
+        return self._arrived[trainer] - before
+
+    def reached(self, trainer: int) -> int:
+        """The last barrier that a trainer has arrived at."""
+        return self._arrived.get(trainer, 0)
+
+    def retract(self, trainer: int, number: int) -> None:
+        """Takes back that a trainer has arrived at a barrier that is not passed yet."""
+        if self._arrived.get(trainer) == number and self.missing(number):
+            self._arrived[trainer] = number - 1
+            if not self.at(number):
+                self._first.pop(number, None)
+
+    def at(self, number: int) -> list[int]:
+        """The trainers that have arrived at a barrier."""
+        return [trainer for trainer, arrived in self._arrived.items() if arrived >= number]
 
     def arrive(self, trainer: int, number: int, now: float, text: str = "") -> None:
         """Records that a trainer has arrived at a barrier with a text; arriving again changes nothing."""
@@ -37,7 +61,8 @@ class Barriers:
 
     def leave(self, trainer: int) -> None:
         """Stops waiting for a trainer that is done with the job."""
-        self._arrived.pop(trainer, None)
+        if trainer in self._arrived:
+            self._left[trainer] = self._arrived.pop(trainer)
         self._drop_passed()
 
     def missing(self, number: int) -> list[int]:
@@ -61,5 +86,14 @@ class Barriers:
             del self._first[number]
         # The last reply may be requested again until its trainer is at a later barrier.
         oldest = min(self._arrived.values(), default=0)
+        self._passed = max(self._passed, oldest)
         for number in [number for number in self._texts if number < oldest]:
             del self._texts[number]
+
+
+def _texts(numbers: Mapping[int, int]) -> dict[str, int]:
+    return {str(trainer): number for trainer, number in numbers.items()}
+
+
+def _numbers(texts: Mapping[str, int]) -> dict[int, int]:
+    return {int(trainer): number for trainer, number in texts.items()}

@@ -15,7 +15,7 @@ class ChangedRows:
     """The rows of tables that have changed since each trainer last received them."""
 
     def __init__(self, trainers: int):
-        self._trainers = trainers
+        self._trainers = trainers  # those that the job began with, and those that were added up to the last one
         self._tables: dict[str, list[_RowSet]] = {}
 
     def state(self) -> dict[str, Any]:
@@ -25,6 +25,13 @@ class ChangedRows:
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state`."""
         self._tables = {name: [_RowSet(**each) for each in sets] for name, sets in state.items()}
+        self._trainers = max([self._trainers, *map(len, self._tables.values())])
+
+    def add(self, trainer: int) -> None:
+        """Keeps account for a trainer that comes while the job runs, and has just received whole tables."""
+        self._trainers = max(self._trainers, trainer + 1)
+        for sets in self._tables.values():
+            sets += [_RowSet() for _ in range(self._trainers - len(sets))]
 
     def mark(self, trainer: int, pushed: Mapping[str, Value]) -> None:
         """Marks the rows that a trainer has pushed as changed for all others."""
@@ -41,7 +48,9 @@ class ChangedRows:
         ``again``: the last reply may not have arrived, so what it had is reported once more.
         """
         sets = self._tables.get(name)
-        return None if sets is None else sets[trainer].take(again=again)
+        if sets is None or trainer >= len(sets):
+            return None if sets is None else np.empty(0, np.int64)
+        return sets[trainer].take(again=again)
 
 
 class _RowSet:

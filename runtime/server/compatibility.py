@@ -13,6 +13,7 @@ from refluid.runtime.transport import wire
 from refluid.runtime.transport.admission import budget_from_flags
 from refluid.runtime.transport.wire import Rows, Value
 
+MOST_TRAINERS = 100_000
 _NARROW = frozenset({"bfloat16", "float16"})  # what rows of a table may travel as
 
 
@@ -27,15 +28,30 @@ def check_join(request: Any, endpoint: str, mode: str, trainers: int, shard: Sha
         (request.protocol, wire.PROTOCOL, "speaks protocol version {}; this server speaks {}"),
         (request.endpoint, endpoint, "looks for server {}; this server is {}"),
         (request.mode, mode, "trains in mode {}; this server is configured for mode {}"),
-        (request.trainers, trainers, "expects {} trainers; this server is configured for {}"),
     ):
         if theirs != ours:
             raise ValueError(f"trainer {trainer} {text.format(theirs, ours)}. Do both run the same script?")
-    if not 0 <= trainer < trainers:
-        raise ValueError(f"there is no trainer {trainer} in a job of {trainers} trainers, numbered from 0")
+    _check_number(trainer, request.trainers, trainers, mode)
+    if trainer >= trainers and shard.keeps_copies:
+        raise ValueError(
+            f"trainer {trainer} cannot be added: with enable_dc_asgd servers keep copies for the {trainers} trainers "
+            "that the job began with"
+        )
     for verb, tensors in (("pushes", request.pushes), ("pulls", request.pulls)):
         for tensor in tensors:
             _check_tensor(trainer, verb, tensor, shard)
+
+
+def _check_number(trainer: int, expected: int, trainers: int, mode: str) -> None:
+    """Trainers may be added, with larger numbers, to a job in which none waits for the pushes of all others."""
+    if expected < trainers or (expected > trainers and mode == "sync"):
+        added = "; trainers can be added while a job runs in async, half_async and geo mode" * (expected > trainers)
+        raise ValueError(
+            f"trainer {trainer} expects {expected} trainers; this server is configured for {trainers}{added}. "
+            "Do both run the same script?"
+        )
+    if not 0 <= trainer < min(expected, MOST_TRAINERS):
+        raise ValueError(f"there is no trainer {trainer} in a job of {expected} trainers, numbered from 0")
 
 
 def _check_tensor(trainer: int, verb: str, tensor: Any, shard: Shard) -> None:

@@ -77,7 +77,7 @@ class ExchangeHandler:
         self._replies: dict[tuple[str, ...], bytes] = {}  # of this round, the same for all trainers
         self._changed_rows = ChangedRows(trainers) if mode is Mode.GEO else None
         self._averages = Averages() if op.attrs.get("averages") else None
-        self._failure = ""
+        self.failure: Exception | None = None  # of the job: whoever waits gets it
         self._replied: dict[int, int] = {}  # trainer -> the push whose reply it was that changed what is known of it
         self.record: Callable[[float, list[bytes]], None] | None = None  # told of every update, before its replies
         self.record_reply: Callable[..., object] = lambda *_: None  # told of replies that `replay_reply` has to repeat
@@ -142,6 +142,24 @@ class ExchangeHandler:
         # Copied under the lock: a view into a parameter would keep the next update from happening in place.
         return [b"".join(buffers)] if sum(map(len, buffers)) <= _COPIED else buffers
 
+    def begin_life(self, trainer: int) -> None:
+        """A new process goes on for a trainer: what no update includes is pushed again."""
+        self.held.pop(trainer, None)
+        self._replied.pop(trainer, None)
+        if self._changed_rows is not None:
+            self._changed_rows.add(trainer)
+        if self._averages is not None:
+            self._averages.begin_life(trainer)
+        if self.rounds.retract(trainer):
+            del self.queue[trainer]
+            if not self.queue:
+                self.round_began = None
+
+    def fail(self, failure: Exception) -> None:
+        """Ends all waiting, now and from now on."""
+        self.failure = failure
+        self._changed.notify_all()
+
     def leave(self, trainer: int) -> None:
         """Stops waiting for a trainer."""
         self.rounds.leave(trainer)
@@ -149,14 +167,22 @@ class ExchangeHandler:
         self._update_if_due()
 
     def wait_for(self, condition: Callable[[], bool]) -> bool:
-        """Waits until a condition holds that changes under the lock, but not longer than a reply may take."""
-        return self._changed.wait_for(condition, _PENDING_AFTER)
+        """Waits until a condition holds that changes under the lock, but not longer than a reply may take.
+
+        Raises:
+            Exception: the job has failed.
+        """
+        held = self._changed.wait_for(lambda: self.failure is not None or condition(), _PENDING_AFTER)
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)  # which every thread that raises it would add to
+        return held
 
     # Purposes of a request
 
     def _step(self, request: Any, pushed: dict[str, Value], message: bytes) -> Buffers:
         trainer = request.caller.trainer
         member = self._membership.members[trainer]
+        member.pushed = time.monotonic()
         member.max_staleness, member.unknown_steps = request.max_staleness, request.unknown_steps
         member.max_lead = request.max_lead if request.HasField("max_lead") else None
         asked = {name: pushed.pop(name) for name in [*pushed] if name not in self.shard.pushable}
@@ -174,10 +200,7 @@ class ExchangeHandler:
         trainer, sequence = request.caller.trainer, request.sequence
         if not self.rounds.has(trainer, sequence):  # it was pushed to a process that is gone
             return wire.encode(pb.ExchangeReply(version=self.rounds.version, pending=True, missing=True))
-        done = self.wait_for(lambda: self.rounds.counted(trainer) >= sequence or bool(self._failure))
-        if self._failure:
-            raise RuntimeError(self._failure)
-        if not done:
+        if not self.wait_for(lambda: self.rounds.counted(trainer) >= sequence):
             return self.pending(self.awaited(), self.round_began)
         if self._hold(trainer):
             return self._reply(request, asked)
@@ -234,7 +257,7 @@ class ExchangeHandler:
 
     def _update_if_due(self) -> None:
         due = self.rounds.due()
-        if due and not self._failure:
+        if due and self.failure is None:
             self._apply(due, time.time())
 
     def _apply(self, due: Sequence[int], now: float) -> None:
@@ -243,7 +266,7 @@ class ExchangeHandler:
         if lost:
             self.lost(lost)
         steps = sum(push.steps for push in pushes)
-        pace = 1 if self.rounds.waits else self._pace.due()
+        pace = 1 if self.rounds.waits else self._pace.due(len(self._membership.present()))
         began = time.perf_counter()
         self._update([self._to_apply(due[0], push, now) for push in pushes], due[0], pace)
         if not self.rounds.waits:
@@ -266,12 +289,8 @@ class ExchangeHandler:
         try:
             self.record(now, messages)
         except Exception as error:
-            self._fail(str(error))  # the update is in memory, but nobody may hear of it
+            self.fail(error)  # the update is in memory, but nobody may hear of it
             raise
-
-    def _fail(self, reason: str) -> None:
-        self._failure = reason
-        self._changed.notify_all()
 
     def _to_apply(self, trainer: int, push: Push, now: float) -> dict[str, Value]:
         if self._averages is None:
@@ -286,7 +305,7 @@ class ExchangeHandler:
         except Exception as error:
             self.rounds.discard()
             if self.rounds.waits:  # the other trainers of the round would wait forever
-                self._fail(f"update {self.rounds.round + 1} failed: {type(error).__name__}: {error}")
+                self.fail(RuntimeError(f"update {self.rounds.round + 1} failed: {type(error).__name__}: {error}"))
             raise
         finally:
             updating.reset(token)

@@ -1,8 +1,8 @@
 """Which trainers take part in a job, as one server sees it: decisions only, time is an argument.
 
 A process is identified by its incarnation, a random number that every message carries. An id has one holder at a time.
-A process that joins with the id of another one replaces it if that one has left, was evicted or stays silent for longer
-than two heartbeats; otherwise it is refused.
+A process that joins with the id of another one replaces it if that one has left, has failed, was evicted or stays
+silent for longer than two heartbeats; otherwise it is refused. It goes on counting where the other one was.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-TAKEOVER_AFTER = 11.0  # seconds of silence; trainers send a heartbeat every 5
-_KEPT = ("incarnation", "host", "left", "evicted", "steps", "progress")  # of a member, across restarts of the server
+TAKEOVER_AFTER = 2.2  # heartbeats of silence
+_KEPT = (  # of a member, across restarts of the server
+    "incarnation", "host", "left", "evicted", "steps", "progress", "earlier_barriers", "replaces",
+)  # fmt: skip
 
 
 @dataclass
@@ -25,6 +27,7 @@ class Member:
     joined: float | None = None
     seen: float | None = None  # its last message, heartbeats included
     active: float | None = None  # its last exchange
+    pushed: float | None = None  # its last push
     left: bool = False
     evicted: bool = False  # it did not leave by itself: it may come back
     steps: int = 0  # those that were applied
@@ -34,6 +37,17 @@ class Member:
     progress: int = 0  # steps, as far as the lead of others is concerned
     at_barrier: bool = False  # it waits for others, who must not wait for it
     must_join: bool = False  # the server was restarted, and the trainer has not noticed yet
+    replaces: bool = False  # it goes on for a process that was lost
+    has_pushed: bool = False  # this process, and not one that it replaces
+    earlier_barriers: int = 0  # that count as passed, and that this process has not been at
+    lost: str = ""  # why it is waited for until it joins again
+    lost_since: float = 0.0
+    has_failed: bool = False  # it has said that it ends: nobody need wait for its silence
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it replaces another process and has yet to show where in its script it goes on."""
+        return self.replaces and not self.has_pushed
 
 
 @dataclass(frozen=True)
@@ -57,10 +71,12 @@ class Admission(Enum):
 class Membership:
     """All trainers of a job."""
 
-    def __init__(self, trainers: int, started: float) -> None:
+    def __init__(self, trainers: int, started: float, heartbeat: float = 5.0) -> None:
         self.trainers, self.started = trainers, started
         self.members = {trainer: Member() for trainer in range(trainers)}
         self.last_left: float | None = None
+        self.returned: list[int] = []  # were lost or evicted and have turned up again; the server takes note
+        self._takeover_after = TAKEOVER_AFTER * heartbeat
 
     def state(self) -> dict[str, Any]:
         """What a restarted server must know, as plain data."""
@@ -77,25 +93,32 @@ class Membership:
 
     def decide(self, attempt: JoinAttempt, now: float) -> Admission:
         """Whether a process may join, as far as is known at time ``now``."""
-        holder = self.members[attempt.trainer]
-        if holder.incarnation is None or holder.incarnation == attempt.incarnation or holder.left:
+        holder = self.members.get(attempt.trainer, Member())
+        free = holder.incarnation is None or holder.left or holder.has_failed
+        if free or holder.incarnation == attempt.incarnation:
             return Admission.GRANTED
         assert holder.seen is not None
         if holder.seen > attempt.began:
             return Admission.REFUSED
-        return Admission.GRANTED if now - holder.seen >= TAKEOVER_AFTER else Admission.UNDECIDED
+        return Admission.GRANTED if now - holder.seen >= self._takeover_after else Admission.UNDECIDED
 
     def join(self, attempt: JoinAttempt, now: float) -> Member | None:
         """Makes a process the holder of its id; returns the member it replaces, if it is a new process."""
-        member = self.members[attempt.trainer]
+        member = self.members.get(attempt.trainer, Member())
         if member.incarnation == attempt.incarnation:
-            member.seen, member.left, member.evicted, member.must_join = now, False, False, False
+            self._return(attempt.trainer, member)
+            member.seen, member.left, member.must_join = now, False, False
             return None
         new = Member(attempt.incarnation, attempt.host, now, now, steps=member.steps, progress=member.progress)
+        new.replaces = member.incarnation is not None and not (member.left and not member.evicted)
         self.members[attempt.trainer] = new
-        if member.incarnation is not None:
+        if member.incarnation is not None or self.is_added(attempt.trainer):
             self._catch_up(attempt.trainer)
         return member
+
+    def is_added(self, trainer: int) -> bool:
+        """Whether a trainer is none of those that the job began with."""
+        return trainer >= self.trainers
 
     def _catch_up(self, trainer: int) -> None:
         """One that comes back counts as far as the slowest of the others: nobody waits for what it has missed."""
@@ -119,7 +142,8 @@ class Membership:
         """
         member = self.members.get(trainer)
         if member is None:
-            raise ValueError(f"there is no trainer {trainer} in a job of {self.trainers} trainers, numbered from 0")
+            count = len(self.members)
+            raise ValueError(f"there is no trainer {trainer} in a job of {count} trainers, numbered from 0")
         if member.incarnation is not None and member.incarnation != incarnation:
             raise ValueError(
                 f"this process is no longer trainer {trainer}: {member.host or 'another process'} joined with the same "
@@ -127,10 +151,16 @@ class Membership:
                 "(PADDLE_TRAINER_ID)"
             )
         member.seen = now
-        if member.evicted:
-            member.left = member.evicted = False
-            self._catch_up(trainer)
+        self._return(trainer, member)
         return member
+
+    def _return(self, trainer: int, member: Member) -> None:
+        """A process that was lost shows a sign of life."""
+        if member.evicted:
+            self._catch_up(trainer)
+        if (member.evicted or member.lost) and not member.has_failed:
+            member.left, member.evicted, member.lost = member.left and not member.evicted, False, ""
+            self.returned.append(trainer)
 
     def leave(self, trainer: int, now: float) -> None:
         """Records that a trainer is done."""
@@ -138,16 +168,36 @@ class Membership:
         self.members[trainer].seen = self.last_left = now
 
     def evict(self, trainer: int) -> None:
-        """Stops waiting for a trainer that is silent."""
+        """Stops waiting for a trainer that is lost."""
         self.members[trainer].left = self.members[trainer].evicted = True
+        self.members[trainer].lost = ""
+
+    def lose(self, trainer: int, why: str, now: float) -> None:
+        """Waits for a trainer that is lost until it turns up or another process takes its place."""
+        self.members[trainer].lost, self.members[trainer].lost_since = why, now
+
+    def overdue(self, now: float, longer_than: float) -> list[int]:
+        """Trainers that are lost and were waited for long enough."""
+        return [each for each, member in self.members.items() if member.lost and now - member.lost_since > longer_than]
+
+    def forgive(self, now: float) -> None:
+        """Counts silence anew, because this server itself did not run or listen."""
+        for member in self.members.values():
+            if member.seen is not None:
+                member.seen = now
 
     def silent(self, now: float, longer_than: float) -> list[int]:
-        """Trainers that have joined, have not left, and sent nothing for a while."""
+        """Trainers that have joined, have not left, and sent nothing for a while, which is news."""
         return [
             trainer
             for trainer, member in self.members.items()
-            if member.seen is not None and not member.left and now - member.seen > longer_than
+            if member.seen is not None and not (member.left or member.lost) and now - member.seen > longer_than
         ]
+
+    def silence(self, trainer: int, now: float) -> float:
+        """Seconds since the last message of a trainer."""
+        seen = self.members[trainer].seen
+        return 0.0 if seen is None else now - seen
 
     def unseen(self) -> list[int]:
         """Trainers that have never sent a message and were not evicted."""
@@ -169,6 +219,11 @@ class Membership:
             if other.progress < needed and not (other.left or other.at_barrier)
         ]
 
+    def behind(self, trainer: int) -> int:
+        """How many steps a trainer is behind the one that is furthest; 0 for one that is done."""
+        furthest = max(member.progress for member in self.members.values())
+        return 0 if self.members[trainer].left else furthest - self.members[trainer].progress
+
     def applied(self, trainer: int, steps: int) -> None:
         """Records that steps of a trainer were applied."""
         self.members[trainer].steps += steps
@@ -188,10 +243,16 @@ class Membership:
     def describe(self, trainer: int, now: float) -> str:
         """A trainer and when it was last seen, for messages."""
         member = self.members[trainer]
+        lost = f", lost: it {member.lost} and is waited for until it joins again" if member.lost else ""
         if member.seen is None:
-            return f"trainer {trainer} (has not joined in {now - self.started:.0f} s)"
+            return f"trainer {trainer} (has not joined in {now - self.started:.0f} s{lost})"
         where = f" on {member.host}" if member.host else ""
-        return f"trainer {trainer}{where} (last seen {now - member.seen:.0f} s ago)"
+        return f"trainer {trainer}{where} (last seen {now - member.seen:.0f} s ago{lost})"
+
+    def name(self, trainer: int) -> str:
+        """A trainer and its process, for messages."""
+        host = self.members[trainer].host
+        return f"trainer {trainer} ({host})" if host else f"trainer {trainer}"
 
 
 def _ago(when: float | None, now: float, otherwise: str = "never seen") -> str:

@@ -87,16 +87,16 @@ class Peers:
             self._totals[round, key] = totals
             self._forget_before(round - 1, key)
 
-    def report_eviction(self, trainer: int) -> None:
-        """Tells the other servers of an evicted trainer: it may have died before it joined all of them."""
+    def report_lost(self, trainer: int) -> None:
+        """Tells the other servers of a lost trainer: it may have died before it joined all of them."""
         notice = pb.CallerRequest(caller=pb.Caller(trainer=trainer))
         for endpoint in self._endpoints:
             if endpoint == self._endpoint:
                 continue
             try:
-                self.call(endpoint, "Evicted", wire.encode(notice), _NOTICE_TIMEOUT)
+                self.call(endpoint, "Lost", wire.encode(notice), _NOTICE_TIMEOUT)
             except Exception as error:  # noqa: BLE001 - a server that has ended already need not know
-                self._log.info("another server did not hear of an eviction", server=endpoint, reason=str(error))
+                self._log.info("another server did not hear of a lost trainer", server=endpoint, reason=str(error))
 
     def call(self, endpoint: str, method: str, buffers: list[Any], timeout: float) -> bytes:
         """Makes a call to another server."""

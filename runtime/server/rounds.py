@@ -41,6 +41,10 @@ class Rounds:
         self._pushed[trainer] = sequence
         return True
 
+    def retract(self, trainer: int) -> bool:
+        """Forgets a push that waits for its update; whether there was one."""
+        return self._pushed.pop(trainer, None) is not None
+
     def leave(self, trainer: int) -> None:
         """Stops waiting for a trainer; what it has pushed already counts."""
         self._left.add(trainer)
@@ -98,23 +102,38 @@ class LearningRatePace:
     """
 
     def __init__(self, trainers: int):
-        self._trainers = trainers
-        self._pushed = 0
+        self._trainers = trainers  # that the job began with
+        self._counted = trainers  # that take part
+        self._before = 0  # steps of the schedule until this number has changed
+        self._pushed = 0  # training steps since
         self._advanced = 0
 
     def state(self) -> list[int]:
         """What a restarted server must know, as plain data."""
-        return [self._pushed, self._advanced]
+        return [self._counted, self._before, self._pushed, self._advanced]
 
     def restore(self, state: Sequence[int]) -> None:
         """The inverse of `state`."""
-        self._pushed, self._advanced = state
+        self._counted, self._before, self._pushed, self._advanced = state
 
-    def due(self) -> int:
-        """How many steps the schedule must take before the next push is applied."""
-        return self._pushed // self._trainers + 1 - self._advanced
+    def due(self, present: int = 0) -> int:
+        """How many steps the schedule must take before the next push is applied.
+
+        ``present`` counts the trainers that take part now; more than the job began with slow the schedule down.
+        """
+        self._count(max(self._trainers, present))
+        return self._taken() - self._advanced
 
     def applied(self, steps: int) -> None:
         """Records that the schedule has taken them, and that the push was applied, which stands for so many steps."""
-        self._advanced += self.due()
+        self._advanced = self._taken()
         self._pushed += steps
+
+    def _taken(self) -> int:
+        return self._before + self._pushed // self._counted + 1
+
+    def _count(self, trainers: int) -> None:
+        if trainers != self._counted:
+            done, rest = divmod(self._pushed, self._counted)
+            self._before, self._pushed = self._before + done, rest * trainers // self._counted
+            self._counted = trainers

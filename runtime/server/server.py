@@ -8,6 +8,7 @@ decide, and acts under one lock. What listens on a port and maps exceptions to s
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import threading
 import time
@@ -15,10 +16,11 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from refluid import flags
+from refluid.errors import LostTrainerError
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.log import Log
+from refluid.runtime.server.attendance import Attendance
 from refluid.runtime.server.barriers import Barriers
 from refluid.runtime.server.compatibility import check_join
 from refluid.runtime.server.durable.records import JOIN, LEAVE, REPLY, SHRINK, SUM, UPDATE, read_tree, read_update
@@ -27,6 +29,7 @@ from refluid.runtime.server.durable.settings import Settings
 from refluid.runtime.server.exchange import Buffers, ExchangeHandler
 from refluid.runtime.server.folders import check_snapshot, folder_for
 from refluid.runtime.server.held_tables import GrowingTable
+from refluid.runtime.server.liveness import Liveness
 from refluid.runtime.server.membership import Admission, JoinAttempt, Member, Membership
 from refluid.runtime.server.peers import Peers, ServerConnection
 from refluid.runtime.server.table_saving import TableSaving
@@ -38,6 +41,7 @@ _REPORT_EVERY = 5.0  # seconds between two messages about a trainer that is awai
 _KEPT = 64  # failures that are remembered, so that the same one is not logged all the time
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
 _CUT_TIMEOUT = 20.0  # seconds
+_PAUSED = 5.0  # seconds between two checks, which come every second: this process did not run
 _LASTING = (pb.ExchangeRequest.STEP, pb.ExchangeRequest.WAIT, pb.ExchangeRequest.OFFER, pb.ExchangeRequest.START)
 REFUSALS = (KeyError, ValueError, IndexError, TypeError)  # what a request is refused with; others are failures
 
@@ -62,13 +66,26 @@ class Server:
         self.trainers: int = op.attr("Fanin")
         self.incarnation = secrets.randbits(63)
         self.log = Log(role="server", endpoint=self.endpoint)
-        self.all_left = threading.Event()
         self.peers = Peers(op.attr("endpoints"), self.endpoint, connect)
-        self._membership = Membership(self.trainers, time.monotonic())
+        self._liveness = Liveness.of_flags(self.mode)
+        self._membership = Membership(self.trainers, time.monotonic(), self._liveness.heartbeat)
+        self._checked = math.inf  # when trainers were checked last
         self._joining = threading.Lock()  # not the lock of updates: one of those may take long
         self._changed = threading.Condition()  # guards what follows, and notifies of changes
         self._barriers = Barriers(self.trainers)
         self._exchange = ExchangeHandler(op, scope, place, self._changed, self.peers, self._membership)
+        self._attendance = Attendance(
+            self.mode,
+            self._liveness,
+            self._membership,
+            self._barriers,
+            self._exchange,
+            self._changed,
+            self.log,
+            self._record_begin,
+            self._record_leave,
+        )
+        self.all_left = self._attendance.all_left
         self._saving = TableSaving(self._growing(), self._changed)
         self.metrics = self._exchange.metrics
         self._failures: dict[tuple[str, str], float] = {}  # what was logged, and when
@@ -91,7 +108,7 @@ class Server:
             "Status": self._status,
             "Sum": self.peers.handle_sum,
             "Cut": self._cut,
-            "Evicted": self._evicted,
+            "Lost": self._lost,
         }
 
     # Surviving a restart
@@ -108,6 +125,11 @@ class Server:
         found.begin()
         if found.restored and self._is_over:  # it was killed between the last Leave and its end
             self.all_left.set()
+
+    @property
+    def most_trainers(self) -> int:
+        """How many trainers may be served at once, those that are added while the job runs and tools included."""
+        return self.trainers + 2 if self.mode is Mode.SYNC else 2 * self.trainers + 16
 
     @property
     def has_parameters(self) -> bool:
@@ -173,7 +195,12 @@ class Server:
         elif kind == SUM:
             self.peers.know(*read_tree(content))
         elif kind == JOIN:
-            self._membership.restore(read_tree(content), time.monotonic())
+            joined = read_tree(content)
+            for trainer, kept in joined.items():
+                self._replay_begin(int(trainer), kept["incarnation"])
+            self._membership.restore(joined, time.monotonic())
+            for trainer in joined:
+                self._barriers.enter(int(trainer))
         elif kind == LEAVE:
             trainer, evicted = read_tree(content)
             self._membership.leave(trainer, time.monotonic())
@@ -181,6 +208,19 @@ class Server:
                 self._membership.evict(trainer)
             self._exchange.rounds.leave(trainer)
             self._barriers.leave(trainer)
+
+    def _replay_begin(self, trainer: int, incarnation: int) -> None:
+        before = self._membership.members.get(trainer, Member()).incarnation
+        if before != incarnation and (before is not None or self._membership.is_added(trainer)):
+            self._exchange.begin_life(trainer)
+
+    def _record_begin(self, trainer: int) -> None:
+        if self._recovery is not None:
+            self._recovery.record_tree(JOIN, {str(trainer): self._membership.state()[str(trainer)]})
+
+    def _record_leave(self, trainer: int, evicted: bool) -> None:
+        if self._recovery is not None:
+            self._recovery.record_tree(LEAVE, [trainer, evicted])
 
     def _record_sum(self, round: int, key: str, totals: list[Any]) -> None:
         if self._recovery is not None:
@@ -199,7 +239,13 @@ class Server:
     @property
     def _is_over(self) -> bool:
         """Whether the job has ended by itself: all trainers are gone, and not all were evicted."""
-        return self._membership.all_left and any(not each.evicted for each in self._membership.members.values())
+        members, succeeded = self._membership, self.failure is None
+        return succeeded and members.all_left and any(not each.evicted for each in members.members.values())
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the job has failed, if it has."""
+        return self._exchange.failure
 
     @property
     def round(self) -> int:
@@ -233,22 +279,24 @@ class Server:
             self.log.error("request failed", method=method, reason=reason, round=self.round)
 
     def check_trainers(self) -> None:
-        """Evicts trainers that are silent for too long, and reports who is awaited; called about once a second."""
+        """Notices trainers that are lost, and reports who is awaited; called about once a second."""
         if self._recovery is not None:
             self._recovery.check()
         now = time.monotonic()
+        if now - self._checked > _PAUSED:
+            self._membership.forgive(now)
         with self._changed:
-            silent = self._membership.silent(now, flags.read_flag("FLAGS_worker_update_interval_secs"))
-            for trainer in silent:
-                self._evict(trainer)
+            silent = self._attendance.find_lost(now)
             waits = self._waits()
         for trainer in silent:  # without the lock: the other servers may be calling this one for the same reason
-            self.peers.report_eviction(trainer)
+            self.peers.report_lost(trainer)
         for what, since, awaited in waits:
             if now - max(since, self._reported.get(what, 0.0)) >= _REPORT_EVERY:
                 self._reported[what] = now
                 names = ", ".join(self._membership.describe(trainer, now) for trainer in awaited)
                 self.log.warning(f"waiting for {what}", seconds=now - since, awaited=names, round=self.round)
+        self._attendance.end_if_failed(now)
+        self._checked = time.monotonic()
 
     def _waits(self) -> list[tuple[str, float, list[int]]]:
         """What this server waits for, since when, and which trainers can end the wait."""
@@ -274,6 +322,7 @@ class Server:
     def _join(self, message: bytes) -> Buffers:
         request = wire.decode(pb.JoinRequest, message)
         check_join(request, self.endpoint, self.mode.name.lower(), self.trainers, self._exchange.shard)
+        self._check_failure()
         caller = request.caller
         attempt = JoinAttempt(caller.trainer, caller.incarnation, request.host, time.monotonic())
         while True:
@@ -282,24 +331,25 @@ class Server:
                 admission = self._membership.decide(attempt, now)
                 if admission is Admission.GRANTED:
                     replaced = self._membership.join(attempt, now)
-                    self._barriers.passed(caller.trainer, request.barriers)
                     break
             if admission is Admission.REFUSED:
                 raise ValueError(self._membership.refusal(attempt, now))
             time.sleep(_DECIDE_EVERY)
+        member = self._membership.members[caller.trainer]
         if replaced is not None:
-            self._exchange.held.pop(caller.trainer, None)
-            fields = {"trainer": caller.trainer, "host": request.host}
-            if replaced.incarnation is None or replaced.left:
-                self.log.info("trainer joined", **fields, round=self.round)
-            else:
-                self.log.warning("trainer joined", **fields, replaces=replaced.host, round=self.round)
-        if self._recovery is not None and replaced is not None:
-            state = self._membership.state()
-            self._recovery.record_tree(JOIN, {str(caller.trainer): state[str(caller.trainer)]})
-        sequence = self._exchange.rounds.counted(caller.trainer)
-        restored = self._recovery is not None and self._recovery.restored
-        return wire.encode(pb.JoinReply(incarnation=self.incarnation, sequence=sequence, restored=restored))
+            is_first = replaced.incarnation is None and not self._membership.is_added(caller.trainer)
+            with nullcontext() if is_first else self._changed:  # after updates with pushes of the predecessor
+                self._attendance.begin_life(caller.trainer, replaced)
+        self._barriers.passed(caller.trainer, member.earlier_barriers + request.barriers)
+        return wire.encode(
+            pb.JoinReply(
+                incarnation=self.incarnation,
+                sequence=self._exchange.rounds.counted(caller.trainer),
+                restored=self._recovery is not None and self._recovery.restored,
+                steps=member.steps if self._exchange.shard.pushable else None,
+                heartbeat_seconds=self._liveness.heartbeat,
+            )
+        )
 
     def _handle_exchange(self, message: bytes) -> Buffers:
         request = wire.decode(pb.ExchangeRequest, message)
@@ -308,6 +358,10 @@ class Server:
         member.active = now
         self._check_joined(member)
         with self._changed:
+            self._membership.see(request.caller.trainer, request.caller.incarnation, now)  # nobody has replaced it
+            self._attendance.welcome_back()
+            if request.purpose == pb.ExchangeRequest.STEP and not member.has_pushed:
+                self._attendance.first_push(request.caller.trainer)
             had_parameters = self.has_parameters
             reply = self._exchange.handle(request, message)
             last = 0 if self._recovery is None else self._recovery.last
@@ -324,26 +378,37 @@ class Server:
 
     def _barrier(self, message: bytes) -> Buffers:
         request = self._receive(pb.ExchangeRequest, message)
-        self._check_joined(self._membership.members[request.caller.trainer])
-        number = request.sequence
+        trainer, attendance, barriers = request.caller.trainer, self._attendance, self._barriers
+        member = self._membership.members[trainer]
+        self._check_joined(member)
         with self._changed:
-            self._barriers.arrive(request.caller.trainer, number, time.monotonic(), request.text)
-            member = self._membership.members[request.caller.trainer]
+            attendance.welcome_back()
+            number = member.earlier_barriers + request.sequence
+            barriers.arrive(trainer, number, time.monotonic(), request.text)
             member.at_barrier = True
             self._changed.notify_all()
-            if self._exchange.wait_for(lambda: not self._barriers.missing(number)):
-                member.at_barrier = False
-                return wire.encode(pb.ExchangeReply(texts=self._barriers.texts(number)))
-            return self._exchange.pending(self._barriers.missing(number), self._barriers.since(number))
+            if not self._exchange.wait_for(lambda: not barriers.missing(number) or attendance.is_past(trainer, number)):
+                return self._exchange.pending(barriers.missing(number), barriers.since(number))
+            member.at_barrier = False
+            if not barriers.missing(number):
+                return wire.encode(pb.ExchangeReply(texts=barriers.texts(number)))
+            attendance.pass_by(trainer, number)
+            return wire.encode(pb.ExchangeReply())
 
     def _heartbeat(self, message: bytes) -> Buffers:
-        self._receive(pb.CallerRequest, message)  # without the lock: an update may take long
-        return wire.encode(pb.Empty())
+        request = self._receive(pb.HeartbeatRequest, message)  # without the lock: an update may take long
+        self._check_failure()
+        notices = self._attendance.notices.after(request.heard, request.caller.trainer)
+        return wire.encode(pb.HeartbeatReply(notices=notices))
+
+    def _check_failure(self) -> None:
+        if isinstance(self.failure, LostTrainerError):
+            raise self.failure.with_traceback(None)
 
     def _leave(self, message: bytes) -> Buffers:
-        request = self._receive(pb.CallerRequest, message)
+        request = self._receive(pb.LeaveRequest, message)
         with self._changed:
-            self._remove(request.caller.trainer)
+            self._attendance.leave(request.caller.trainer, request.failure)
         self._wait_for_log()
         return wire.encode(pb.Empty())
 
@@ -394,36 +459,13 @@ class Server:
 
     # Methods that other servers and `refluid status` call
 
-    def _evicted(self, message: bytes) -> Buffers:
-        """Another server has evicted a trainer. One that has been here as well is judged here."""
-        trainer = wire.decode(pb.CallerRequest, message).caller.trainer
+    def _lost(self, message: bytes) -> Buffers:
         with self._changed:
-            if self._membership.members[trainer].seen is None:
-                self._evict(trainer)
+            self._attendance.lost_elsewhere(wire.decode(pb.CallerRequest, message).caller.trainer)
         return wire.encode(pb.Empty())
 
     def _status(self, message: bytes) -> Buffers:
         return wire.encode(pb.Text(text=json.dumps(self.metrics.status(self._exchange.awaited()))))
-
-    # With the lock held
-
-    def _evict(self, trainer: int) -> None:
-        described = self._membership.describe(trainer, time.monotonic())
-        self.log.warning("evicted a silent trainer", trainer=trainer, evicted=described, round=self.round)
-        self._remove(trainer, evicted=True)
-        self._membership.evict(trainer)
-
-    def _remove(self, trainer: int, *, evicted: bool = False) -> None:
-        self._membership.leave(trainer, time.monotonic())
-        if self._recovery is not None:
-            self._recovery.record_tree(LEAVE, [trainer, evicted])
-        self._barriers.leave(trainer)
-        self._changed.notify_all()
-        try:
-            self._exchange.leave(trainer)
-        finally:
-            if self._membership.all_left:
-                self.all_left.set()
 
 
 def describe(error: Exception) -> str:

@@ -43,7 +43,7 @@ class ListenAndServe(Exchange):
     def __call__(self, env: Mapping[str, Any]) -> dict[str, Any]:
         server = Server(self._op, self._scope, self._place, Connection)
         handlers = {method: _handler(server, method, lambda: listener.refusals) for method in server.methods}
-        listener = listen(address_of(server.endpoint), handlers, threads=4 * MAX_STREAMS * (server.trainers + 2))
+        listener = listen(address_of(server.endpoint), handlers, threads=4 * MAX_STREAMS * server.most_trainers)
         health_service = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(health_service, listener.grpc)
         keep_freed_memory()
@@ -66,6 +66,8 @@ class ListenAndServe(Exchange):
             server.close()
             if metrics is not None:
                 metrics.close()
+        if server.failure is not None and server.all_left.is_set():
+            raise server.failure
         server.log.info("all trainers have left, stopping", trainers=server.trainers, round=server.round)
         return {}
 

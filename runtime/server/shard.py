@@ -294,6 +294,11 @@ class Shard:
         return {name: self._read(self._copies[name][trainer] if name in self._copies else name) for name in names}
 
     @property
+    def keeps_copies(self) -> bool:
+        """dc_asgd: whether parameters are kept as each trainer has received them."""
+        return bool(self._copies)
+
+    @property
     def growing(self) -> list[GrowingTable]:
         """The tables that grow."""
         return [table for table in self.tables.values() if isinstance(table, GrowingTable)]

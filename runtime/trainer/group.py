@@ -16,7 +16,6 @@ from typing import Any
 
 import grpc
 
-from refluid import flags
 from refluid.errors import PeerError
 from refluid.log import Log
 from refluid.runtime.trainer.mailbox import Mailbox, Note
@@ -27,6 +26,7 @@ from refluid.runtime.transport.request import TRANSIENT, RetryPolicy
 from refluid.runtime.transport.wire import pb
 
 SILENCE = 10.0  # seconds; a trainer that was there and does not reply for so long is gone
+COMING = 900.0  # seconds that the others have to come to the first gather
 _ASK_EVERY = 1.0  # seconds between two questions whether somebody is alive
 _REMIND_EVERY = 5.0  # seconds between two log lines about who is awaited
 _REPLY_TIMEOUT = 30.0  # seconds for one chunk; a reply needs no work
@@ -160,7 +160,7 @@ class TrainerGroup:
 
     def _patience(self, other: int) -> float:
         """How long a trainer may be silent: one that has not been here yet may still be reading its data."""
-        return SILENCE if other in self.mailbox.met else flags.read_flag("FLAGS_worker_update_interval_secs")
+        return SILENCE if other in self.mailbox.met else COMING
 
     def _check_failures(self) -> None:
         for other, reason in list(self.mailbox.failures.items()):

@@ -1,4 +1,9 @@
-"""A trainer's membership in its job: it joins every server, sends heartbeats, and leaves."""
+"""A trainer's membership in its job: it joins every server, sends heartbeats, and leaves.
+
+A process that takes the place of another one goes on after the steps of that one that servers have applied. A trainer
+that is killed between two servers leaves a step applied on one and not on the other. The first one then passes over as
+many steps of its successor as it has more than the other.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
 
 from refluid import flags
 from refluid.errors import ServerError, ServersMissingError
+from refluid.ir.modes import Mode
 from refluid.log import Log
 from refluid.runtime.trainer.exchange_plan import Job
 from refluid.runtime.transport import wire
@@ -23,7 +30,7 @@ from refluid.runtime.transport.request import TRANSIENT
 from refluid.runtime.transport.security import failed_handshake
 from refluid.runtime.transport.wire import pb
 
-_HEARTBEAT_INTERVAL = 5.0  # seconds
+_HEARTBEAT_INTERVAL = 5.0  # seconds, at most; servers may want more of them
 _REMINDER_INTERVAL = 5.0  # seconds between two log lines about missing servers
 _JOIN_TIMEOUT = 30.0  # seconds; a server first makes sure that nobody else holds the trainer's id
 _LEAVE_TIMEOUT = 10.0
@@ -52,20 +59,22 @@ class Membership:
         self.lost = 0  # updates that servers have lost when they were restarted
         self._held: set[str] = set()  # servers that have had parameters of this job
         self._reported = dict.fromkeys(job.endpoints, 0)  # up to which push its losses are counted already
+        self.failure = ""  # of the job, as a server has said in reply to a heartbeat
         self._incarnations: dict[str, int] = {}  # of the servers
+        self._applied: dict[str, int] = {}  # steps of this trainer, of all its processes, that a server had at a join
+        self._passed_over: dict[str, int] = {}  # steps to come that a server has of a predecessor, and others have not
+        self._told: dict[int, str] = {}  # the last event that was heard of another trainer
         self._stopped = threading.Event()
-        self._heart = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
+        self._hearts: list[threading.Thread] = []  # one for each server: none waits for the reply of another
 
     def join_all(self) -> None:
         """Joins every server, waiting for those that are not up yet; heartbeats keep the id where it has joined."""
-        self._heart.start()
         try:
             self._join_missing()
         except BaseException:
             self._stopped.set()
             raise
-        # A push has the same number on all servers: one that lacks some of those before has lost them.
-        self.sequence.update(dict.fromkeys(self.sequence, max(self.sequence.values())))
+        self._find_position()
 
     def _join_missing(self) -> None:
         began = reminded = time.monotonic()
@@ -124,9 +133,15 @@ class Membership:
         )
         message = self._connections[endpoint].call("Join", wire.encode(request), _JOIN_TIMEOUT)
         reply = wire.decode(pb.JoinReply, message)
+        if reply.HasField("steps"):
+            self._applied[endpoint] = reply.steps
         known = self._incarnations.get(endpoint)
         if known is None:
             self.sequence[endpoint] = self._acknowledged[endpoint] = reply.sequence
+            pause = min(_HEARTBEAT_INTERVAL, reply.heartbeat_seconds or _HEARTBEAT_INTERVAL)
+            beat = partial(self._send_heartbeats, endpoint, pause)
+            self._hearts.append(threading.Thread(target=beat, name="heartbeat", daemon=True))
+            self._hearts[-1].start()
         elif known != reply.incarnation:
             self._restarted(endpoint, reply)
         self._incarnations[endpoint] = reply.incarnation
@@ -136,6 +151,42 @@ class Membership:
         self._held.add(endpoint)
         if pushed:
             self._acknowledged[endpoint] = self.sequence[endpoint]
+
+    @property
+    def applied(self) -> int:
+        """The steps of this trainer, of all its processes, that are applied on the servers, as they said at a join.
+
+        Where they differ it is the least: what comes next is passed over by those that have it. Servers of a sync job
+        that differ by more have lost updates in a restart; its rounds go on after the most.
+        """
+        steps = self._applied.values()
+        if not steps:
+            return 0
+        lost = self._job.mode is Mode.SYNC and max(steps) - min(steps) > 1
+        return max(steps) if lost else min(steps)
+
+    def _find_position(self) -> None:
+        """Finds out after which step to go on."""
+        for endpoint, steps in self._applied.items():
+            self._passed_over[endpoint] = max(0, steps - self.applied)
+            if self._job.mode is Mode.SYNC:  # a push for every step
+                self.sequence[endpoint] += max(0, self.applied - steps)
+        if self.applied:
+            known = ", ".join(f"{endpoint} {steps}" for endpoint, steps in self._applied.items())
+            self._log.warning("goes on for an earlier process of this trainer", steps=self.applied, applied=known)
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether steps to come are applied on some servers and not on others."""
+        return any(self._passed_over.values())
+
+    def count_push(self, endpoint: str, steps: int) -> None:
+        """Numbers a push; one that stands for steps that the server has keeps the number of the last one."""
+        if self._passed_over.get(endpoint, 0) >= steps > 0:
+            self._passed_over[endpoint] -= steps
+        else:
+            self._passed_over[endpoint] = 0
+            self.sequence[endpoint] += 1
 
     def _restarted(self, endpoint: str, reply: Any) -> None:
         """A server was restarted; it may lack updates. One that it has not acknowledged is sent again."""
@@ -151,21 +202,33 @@ class Membership:
         self._reported[endpoint] = sent
         self._log.warning("a server was restarted", server=endpoint, lost_updates=lost, sent=sent)
 
-    def leave(self) -> None:
-        """Stops the heartbeats and sends Leave to every server."""
+    def leave(self, failure: str = "") -> None:
+        """Stops the heartbeats and sends Leave to every server; with the reason if this trainer has failed."""
         self._stopped.set()
-        self._heart.join()
+        for heart in self._hearts:
+            heart.join()
+        message = wire.encode(pb.LeaveRequest(caller=self.caller, failure=failure))
         for endpoint, connection in self._connections.items():
             try:
-                connection.call("Leave", wire.encode(pb.CallerRequest(caller=self.caller)), _LEAVE_TIMEOUT)
+                connection.call("Leave", message, _LEAVE_TIMEOUT)
             except grpc.RpcError as error:
                 self._log.warning("could not leave", server=endpoint, code=error.code().name)
 
-    def _send_heartbeats(self) -> None:
-        message = wire.encode(pb.CallerRequest(caller=self.caller))
-        while not self._stopped.wait(_HEARTBEAT_INTERVAL):
-            for endpoint in list(self._incarnations):  # those it has joined
-                try:
-                    self._connections[endpoint].call("Heartbeat", message, _HEARTBEAT_INTERVAL)
-                except grpc.RpcError:
-                    continue  # the exchange that needs the server reports it
+    def _send_heartbeats(self, endpoint: str, pause: float) -> None:
+        request = pb.HeartbeatRequest(caller=self.caller)
+        while not self._stopped.wait(pause):
+            try:
+                message = self._connections[endpoint].call("Heartbeat", wire.encode(request), max(pause, 1.0))
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                    self.failure = self.failure or error.details() or str(error)
+                continue  # the exchange that needs the server reports it
+            for notice in wire.decode(pb.HeartbeatReply, message).notices:
+                request.heard = notice.number
+                self._hear(notice)
+
+    def _hear(self, notice: Any) -> None:
+        """Logs what a server has noticed of another trainer, unless another server has said the same."""
+        if self._told.get(notice.trainer) != notice.event:
+            self._told[notice.trainer] = notice.event
+            self._log.warning(notice.text)

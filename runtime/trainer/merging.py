@@ -74,9 +74,11 @@ class MergeQueue:
         self._queue: list[MergedSteps] = []
         self.steps = 0
 
-    def add(self, variables: Sequence[SlicedVariable], values: Sequence[Value], seen: Versions) -> None:
-        """Merges a step into the last entry of the queue, or appends it."""
-        if not self._queue or self._queue[-1].steps == self._max_merged:
+    def add(
+        self, variables: Sequence[SlicedVariable], values: Sequence[Value], seen: Versions, *, apart: bool = False
+    ) -> None:
+        """Merges a step into the last entry of the queue, or appends it; ``apart`` always does."""
+        if apart or not self._queue or self._queue[-1].steps == self._max_merged:
             self._queue.append(MergedSteps())
         self._queue[-1].add(variables, values, seen)
         self.steps += 1

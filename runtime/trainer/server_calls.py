@@ -54,6 +54,7 @@ class ServerCalls:
         self._members = Membership(job, self._connections, log, self._error)
         self.sequence, self.caller = self._members.sequence, self._members.caller
         self._members.join_all()
+        self.step = self._members.applied
         self._waits = WaitLog(log, lambda: self.step)
         self._waits.start()
         # Up to three threads of a trainer have requests to all servers: those that train, push and pull. A request that
@@ -64,6 +65,17 @@ class ServerCalls:
     def lost_updates(self) -> int:
         """Updates that servers have lost when they were restarted."""
         return self._members.lost
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether some servers have steps of an earlier process of this trainer that others lack: push one by one."""
+        return self._members.is_catching_up
+
+    def applied_steps(self) -> int:
+        """The steps of this trainer, of all its processes, that are applied on the servers now."""
+        for endpoint in self.job.endpoints:
+            self._declare(endpoint, (), ())
+        return self._members.applied
 
     def declare(self, pushes: Mapping[str, Sequence[Any]], pulls: Mapping[str, Sequence[Any]]) -> None:
         """Declares the tensors that an exchange will push and pull; a server refuses what it does not have."""
@@ -83,7 +95,7 @@ class ServerCalls:
         ``seen`` are the versions of the parameters that the oldest of the steps used, by default those in use.
         """
         for endpoint in messages:
-            self.sequence[endpoint] += 1
+            self._members.count_push(endpoint, steps)
         return self.exchange(STEP, messages, steps, self.seen if seen is None else seen)
 
     def use(self, replies: Replies) -> None:
@@ -155,6 +167,8 @@ class ServerCalls:
     def _before_retry(self, endpoint: str, reason: str, seconds: float) -> None:
         self._log.warning("request failed; retrying", server=endpoint, step=self.step, reason=reason, seconds=seconds)
         self._metrics.retried()
+        if self._members.failure:
+            raise self._error(endpoint, self._members.failure)
         if reason == BUSY.name:
             return
         try:
@@ -234,10 +248,10 @@ class ServerCalls:
     def _error(self, endpoint: str, problem: str) -> ServerError:
         return ServerError(self.job.trainer, self.step, endpoint, problem.removeprefix(f"server {endpoint}: "))
 
-    def close(self) -> None:
-        """Leaves the job and closes all connections."""
+    def close(self, failure: str = "") -> None:
+        """Leaves the job, with the reason if this trainer has failed, and closes all connections."""
         self._waits.stop()
         self._pool.shutdown()
-        self._members.leave()
+        self._members.leave(failure)
         for connection in self._connections.values():
             connection.close()

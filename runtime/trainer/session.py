@@ -6,6 +6,7 @@ A session knows who this trainer is and sends what exchanges give it; what is se
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -91,8 +92,8 @@ class Session(ServerCalls):
         for action in self._on_flush:
             action()
 
-    def leave(self) -> None:
-        """Sends what is queued and leaves the job. Calling it again does nothing."""
+    def leave(self, failure: str = "") -> None:
+        """Sends what is queued and leaves the job, with the reason if this trainer has failed. Again does nothing."""
         global _session
         if self._left:
             return
@@ -103,7 +104,7 @@ class Session(ServerCalls):
             except Exception as error:  # noqa: BLE001 - servers must receive Leave all the same
                 self._log.error("the last gradients are lost", reason=str(error))
         self.rows_ahead.close()
-        self.close()
+        self.close(failure)
         if self._metrics_endpoint is not None:
             self._metrics_endpoint.close()
         if _session is self:
@@ -130,6 +131,25 @@ def session_of(job: Job) -> Session:
     return found
 
 
+def applied_steps() -> int:
+    """The steps of this trainer that servers have applied, those of processes that it replaces included.
+
+    A trainer that was killed and started again goes on with its step of this number, counted from 0. What is queued is
+    sent first, so that it counts every step until now.
+
+    Raises:
+      RuntimeError: this process has not joined a job: it is a server, or has not run its startup program.
+    """
+    session = current()
+    if session is None:
+        raise RuntimeError(
+            "refluid.applied_steps: this process is not a trainer of a job with parameter servers, or has not joined "
+            "it yet; run the startup program first"
+        )
+    session.flush()
+    return session.applied_steps()
+
+
 def current() -> Session | None:
     """The session of this process, if it has one."""
     return _bound.get() or _session
@@ -147,6 +167,7 @@ def bound(session: Session) -> Iterator[None]:
 
 @atexit.register
 def _leave_at_exit() -> None:
-    """Leaves when a script ends without exe.close(), so that nobody waits for this trainer."""
+    """Leaves when a script ends without exe.close(), so that nobody waits for this trainer; says if it has failed."""
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)  # what has ended the script
     if _session is not None:
-        _session.leave()
+        _session.leave("" if error is None else f"{type(error).__name__}: {error}")

@@ -22,7 +22,7 @@ from refluid import flags
 from refluid.runtime.transport.connection import MAX_STREAMS, SIZE_KEY, SMALL
 from refluid.runtime.transport.refusals import BUSY, MALFORMED, OVERSIZED, TOO_MANY, Refusals
 
-CONTROL = frozenset({"Heartbeat", "Leave", "Status", "Ping", "Evicted", "Cut"})  # short, and never turned away
+CONTROL = frozenset({"Heartbeat", "Leave", "Status", "Ping", "Lost", "Cut"})  # short, and never turned away
 STREAMS, CALLS = 2 * MAX_STREAMS, 4 * MAX_STREAMS  # of one connection; those that just ended may still count
 _WAIT = 2.0  # seconds for room; the caller waits longer than that, but not on a thread of this process
 _MB = 1 << 20

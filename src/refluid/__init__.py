@@ -3,7 +3,8 @@
 The compiler behind ``paddle.fluid``, usable without it: `refluid.to_jax` turns a program into a pure JAX function,
 `refluid.load` a saved model into a predictor, `refluid.export` into StableHLO; `refluid.shard_parameters` lets the
 devices of a data-parallel program share out its parameters; `refluid.table_options` says how tables live on
-servers, `refluid.shrink_tables` gives up rows of theirs, and `refluid.save_delta` saves what has changed in them.
+servers, `refluid.shrink_tables` gives up rows of theirs, and `refluid.save_delta` saves what has changed in them;
+`refluid.applied_steps` tells a trainer that was started again where it is.
 """
 
 from importlib import import_module
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from refluid.inference.stablehlo import export
     from refluid.jax_function import to_jax
     from refluid.pytrees import from_pytree, to_pytree
+    from refluid.runtime.trainer.session import applied_steps
     from refluid.runtime.trainer.shrinking import shrink_tables
     from refluid.runtime.trainer.table_saving import save_delta
     from refluid.sharding import shard_parameters
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "OptaxOptimizer",
+    "applied_steps",
     "export",
     "flax_layer",
     "from_pytree",
@@ -43,6 +46,7 @@ __all__ = [
 # Imported when asked for: JAX takes its time, and a program may only want the version.
 _HOMES = {
     "OptaxOptimizer": "refluid.bridges.optax_optimizer",
+    "applied_steps": "refluid.runtime.trainer.session",
     "export": "refluid.inference.stablehlo",
     "flax_layer": "refluid.bridges.flax_layer",
     "from_pytree": "refluid.pytrees",

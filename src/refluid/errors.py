@@ -197,6 +197,20 @@ class ServerError(RuntimeError):
         return type(self), (self.trainer, self.step, self.endpoint, self.problem)
 
 
+class LostTrainerError(ValueError):
+    """A job with parameter servers has failed because a trainer is lost."""
+
+    def __init__(self, trainer: int, problem: str):
+        self.trainer, self.problem = trainer, problem
+        super().__init__(
+            f"the job has failed: {problem}. FLAGS_rpc_lost_trainer says whether a lost trainer is waited for (wait), "
+            "left out (leave_out), or ends the job (fail)"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.trainer, self.problem)
+
+
 class ServersMissingError(TimeoutError):
     """Parameter servers did not start in time."""
 

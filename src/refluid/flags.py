@@ -43,7 +43,9 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_rpc_allow_plaintext": False,  # runtime: listen without TLS beyond this machine; refluid's own
     "FLAGS_rpc_deadline": 180000,
     "FLAGS_rpc_endpoints_file": "",  # runtime: where servers are found that have moved; refluid's own
+    "FLAGS_rpc_lost_trainer": "",  # runtime: wait, leave_out or fail; see runtime/server/liveness.py; refluid's own
     "FLAGS_rpc_max_inflight_mb": 0,  # runtime: large messages that a process takes at once; 0: a quarter of the memory
+    "FLAGS_rpc_rejoin_secs": 180.0,  # runtime: how long a lost trainer is waited for; refluid's own
     "FLAGS_rpc_retry_times": 3,
     "FLAGS_rpc_save_folders": "",  # runtime: where servers may write for trainers; refluid's, as all that follow
     "FLAGS_rpc_server_log": "",  # runtime: a folder for logs of updates, by which servers lose none
@@ -59,7 +61,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_rpc_token_file": "",
     "FLAGS_selected_gpus": "",
     "FLAGS_sync_nccl_allreduce": True,
-    "FLAGS_worker_update_interval_secs": 900,  # runtime: a trainer that is silent longer is evicted
+    "FLAGS_worker_update_interval_secs": 30,  # runtime: a trainer that is silent for longer is lost; in Fluid 900
     "FLAGS_use_mkldnn": False,
     "FLAGS_use_ngraph": False,
     "FLAGS_use_pinned_memory": True,

@@ -7,9 +7,12 @@ Fluid (Python 3.7) runs this file as well: tests/cluster/record.py.
 """
 
 import json
+import os
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -71,10 +74,15 @@ def batches(case, steps):
         yield x, ids, label
 
 
-def hold_back(case, found):
-    """The batches of a case; from the sixth on, not before the file ``hold`` exists, if the case names one."""
+def hold_back(case, found, done=0):
+    """The batches of a case; from the sixth on, not before the file ``hold`` exists, if the case names one.
+
+    With KILL_BEFORE_STEP the process kills itself instead of a step; with ``done`` steps are done already.
+    """
     end = time.time() + 120
-    for i, batch in enumerate(found):
+    for i, batch in islice(enumerate(found), done, None):
+        if i == int(os.environ.get("KILL_BEFORE_STEP", "-1")):
+            os.kill(os.getpid(), signal.SIGKILL)
         while i == 5 and "hold" in case and not Path(case["hold"]).exists():
             assert time.time() < end, f"{case['hold']} does not appear"
             time.sleep(0.02)
@@ -137,7 +145,12 @@ def run(case, role, number):
         steps = case.get("steps", 20) - case.get("fewer", 0) * part
         if role == "trainer" and case.get("mode") == "half_async":
             fluid.set_flags({"FLAGS_communicator_max_merge_var_num": case.get("merge", 1)})
-        feeds = (feed(case, batch, part, parts) for batch in hold_back(case, batches(case, steps)))
+        done = 0
+        if case.get("resume") and role == "trainer":
+            from refluid import applied_steps
+
+            done = applied_steps()
+        feeds = (feed(case, batch, part, parts) for batch in hold_back(case, batches(case, steps), done))
 
         def step(values):
             return float(exe.run(main, feed=values, fetch_list=[loss], scope=scope)[0][0])

@@ -22,12 +22,14 @@ def test_a_trainer_that_comes_late_is_waited_for_and_named(jobs):
 
 
 def test_a_trainer_that_was_killed_is_evicted_after_a_while(jobs):
-    servers, trainer = jobs.roles({"steps": 2000, "fewer": -1}, FLAGS_worker_update_interval_secs="8")
+    servers, trainer = jobs.roles(
+        {"steps": 2000, "fewer": -1}, FLAGS_worker_update_interval_secs="4", FLAGS_rpc_lost_trainer="leave_out"
+    )
     stays, lost = trainer(0), trainer(1)
     for server in servers:
         server.wait_for("trainer=1")
     lost.kill()
-    servers[0].wait_for("evicted a silent trainer")
+    servers[0].wait_for("and is left out")
     jobs.finish([stays, *servers])
 
     assert len(np.load(jobs.folder / "trainer0.npz")["0/losses"]) == 2000
@@ -45,4 +47,5 @@ def test_a_trainer_whose_server_was_killed_names_it_and_ends(jobs):
 
     endpoint = json.loads((jobs.folder / "case.json").read_text())[0]["endpoints"][1]
     assert re.search(rf"ServerError: trainer 0, step \d+, server {endpoint}: ", orphan.output), orphan.output
-    servers[0].finish()  # the trainer left it
+    servers[0].finish(code=1)  # the trainer left it, and said why
+    assert "has failed: ServerError: trainer 0" in servers[0].output

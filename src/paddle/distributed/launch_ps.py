@@ -30,6 +30,9 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--endpoints", default="", help="the servers' endpoints, such as 10.0.0.1:6170,10.0.0.2:6170")
     parser.add_argument("--worker_num", type=int, default=2, help="how many trainers (default 2)")
     parser.add_argument("--server_num", type=int, default=2, help="how many servers (default 2)")
+    parser.add_argument(
+        "--restarts", type=int, default=0, help="start a process that fails again, so often in a row (0)"
+    )
     parser.set_defaults(log_dir="logs")
     return parser.parse_args(arguments)
 
@@ -44,7 +47,8 @@ def launch(args: argparse.Namespace) -> int:
     job = Placement(servers, trainers)
     members = [m for m in job.members() if len(nodes) == 1 or split_endpoint(m.endpoint)[0] == args.node_ip]
     command = script_command(args.training_script, args.training_script_args)
-    return Launcher(job, command, members, Path(args.log_dir) if args.log_dir else None, ports=ports).run()
+    log_dir = Path(args.log_dir) if args.log_dir else None
+    return Launcher(job, command, members, log_dir, ports=ports, restarts=args.restarts).run()
 
 
 def _endpoints(args: argparse.Namespace, nodes: list[str], ports: HeldPorts) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -157,6 +157,56 @@ def test_the_first_failure_is_named_with_its_last_lines_and_ends_the_job(launch,
     assert (found := logged_pids(tmp_path)) and not any(map(is_alive, found))
 
 
+DIES = """
+if not os.path.exists("died" + role):
+    open("died" + role, "w").close()
+    print("first life", os.environ["FLAGS_rpc_lost_trainer"], os.environ["FLAGS_rpc_server_snapshots"], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+print("second life")
+"""
+
+
+def test_a_process_that_fails_is_started_again_with_a_log_of_all_its_lives(launch, tmp_path):
+    roles = [f"{role}:{DIES}" for role in ("pserver0", "trainer1")]
+    code, out, err = finish(launch(ROLES, *roles, options=["--servers", "1", "--restarts", "1"]))
+    assert code == 0, err
+    assert not (tmp_path / "logs" / ".restarts").exists(), "what servers keep is for this job"
+    for member, log in (("server 0", "serverlog.0"), ("trainer 1", "workerlog.1")):
+        assert re.search(
+            rf"{member} was killed by SIGKILL, .* after 0 s; starting it again in 1 s \(restart 1 of 1\)", err
+        )
+        assert f"[launch] started {member} again" in err
+        first, note, second = re.findall("^(?!pid).+", (tmp_path / "logs" / log).read_text(), re.M)
+        assert first == f"first life wait {tmp_path}/logs/.restarts/snapshots"
+        assert note.startswith(f"[launch] {member} was killed by SIGKILL") and second == "second life"
+        assert out.count(f"[{member}] second life") == 1
+
+
+def test_a_process_that_fails_too_often_ends_the_job(launch, tmp_path):
+    fails = "trainer1:print('the reason'); sys.exit(7)"
+    options = ["--servers", "1", "--restarts", "1"]
+    code, _, err = finish(launch(ROLES, fails, f"pserver0:{FOR_EVER}", f"trainer0:{FOR_EVER}", options=options))
+    assert code == 7
+    assert err.count("starting it again") == 1 and re.search(r"trainer 1 exited with code 7 .*its last lines", err)
+
+
+def test_trainers_can_be_started_alone_to_be_added_to_a_job(launch, tmp_path):
+    names = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_PSERVERS_IP_PORT_LIST", "TRAINING_ROLE")
+    given = ["--role", "trainer", "--endpoints", "10.0.0.1:6174", "--first", "4", "--trainers", "1"]
+    code, out, err = finish(launch(SHOW, *names, options=given))
+    assert code == 0 and "started 1 trainer, logs in logs/" in err
+    shown = [line.removeprefix("[trainer 4] ") for line in out.splitlines()]
+    values = ("4", "5", "10.0.0.1:6174", "TRAINER")
+    assert shown == [f"{name} {value}" for name, value in zip(names, values, strict=True)]
+    code, _, err = finish(launch(SHOW, options=["--first", "4"]))
+    assert code == 2 and "--endpoints and --first are for --role trainer" in err
+
+
+def test_restarts_need_servers_and_a_folder(launch):
+    code, _, err = finish(launch(ROLES, options=[*ONE, "--restarts", "1"]))
+    assert code == 2 and "--restarts is for jobs with parameter servers" in err
+
+
 def test_an_ending_by_a_signal_is_named(launch):
     process = launch(ROLES, "trainer0:os.kill(os.getpid(), signal.SIGKILL)", options=ONE)
     code, _, err = finish(process)

@@ -7,7 +7,7 @@ from prometheus_client import generate_latest
 from cluster.jobs import free_endpoints
 from refluid.cli import main
 from refluid.runtime.observe.server_metrics import ServerMetrics
-from refluid.runtime.observe.status import Watcher, amount, tables
+from refluid.runtime.observe.status import Watcher, amount, next_trainer, tables
 from refluid.runtime.server.membership import JoinAttempt, Membership
 from refluid.runtime.server.rounds import Rounds
 from refluid.runtime.transport import security, wire
@@ -90,9 +90,29 @@ def test_tables_of_servers_and_trainers():
     assert shown[2].split() == "b:2 no reply".split()
     assert shown[4].split() == "table server rows memory budget full evicted".split()
     assert shown[5].split() == "emb a:1 1000 60.0 kB 80.0 kB 80% 7".split()
-    assert shown[7].split() == "trainer host steps last seen staleness own at most lead at most state".split()
+    heads = "trainer host steps behind last push last seen staleness own at most lead at most state"
+    assert shown[7].split() == heads.split()
     assert shown[8].split()[:3] == ["0", "node7:4711", "0"] and shown[8].split()[-4:] == ["2", "8", "3", "training"]
-    assert shown[9].split() == "1 0 never 0 0 any has not joined".split()
+    assert shown[9].split() == "1 0 0 never never 0 0 any has not joined".split()
+
+
+def test_a_straggler_is_told_from_a_lost_trainer_and_from_one_that_was_added():
+    world = World()
+    for trainer in range(3):
+        world.membership.join(JoinAttempt(trainer, 11, f"node{trainer}:1", began=0.0), now=0.0)
+    world.metrics.add_trainer(2)
+    world.membership.applied(0, 12)
+    world.membership.applied(1, 5)
+    world.membership.lose(0, "was silent for 31 s", now=31.0)
+    status = world.metrics.status(awaited=[])
+    assert [(each["steps"], each["behind"]) for each in status["trainers"]] == [(12, 0), (5, 7), (0, 12)]
+    assert 'trainer="2"} 12.0' in generate_latest(world.metrics.registry).decode()
+    without = {**status, "trainers": status["trainers"][:2]}  # a server that the third has not joined yet
+    shown = as_text(tables({"a:1": status, "b:2": without}, dict.fromkeys(("a:1", "b:2")), 1.0)).splitlines()
+    assert [line.split()[0] for line in shown[-3:]] == ["0", "1", "2"]
+    assert shown[-3].endswith("lost, waited for") and shown[-2].endswith("training")
+    world.membership.evict(0)
+    assert world.metrics.status(awaited=[])["trainers"][0]["left_out"]
 
 
 @pytest.mark.parametrize(
@@ -124,6 +144,12 @@ def test_the_command_speaks_json_and_knows_the_environment(endpoint, capsys, mon
     monkeypatch.setenv("PADDLE_PSERVERS_IP_PORT_LIST", endpoint)
     assert main(["status", "--once", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[endpoint]["round"] == 2
+
+
+def test_the_next_trainer_has_a_number_that_none_has_had(endpoint):
+    assert next_trainer([endpoint]) == 2
+    with pytest.raises(ValueError, match="no reply from 127.0.0.1:1: .* give --first"):
+        next_trainer([endpoint, "127.0.0.1:1"])
 
 
 def test_the_command_needs_endpoints(capsys, monkeypatch):

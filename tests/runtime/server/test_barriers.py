@@ -37,3 +37,33 @@ def test_trainers_learn_what_the_others_brought():
     assert barriers.texts(1) == {0: "a", 2: "c"}, "until the last trainer has moved on: its reply may get lost"
     barriers.arrive(2, 2, now=3.0)
     assert barriers.texts(1) == {} and barriers.texts(2) == {0: "", 2: ""}
+
+
+def test_a_trainer_that_comes_back_is_waited_for_from_the_next_barrier_on():
+    barriers = Barriers(2)
+    for number in (1, 2, 3):
+        barriers.arrive(0, number, now=0.0)
+        if number == 1:
+            barriers.arrive(1, 1, now=0.0)
+            barriers.leave(1)
+    assert barriers.enter(1) == 2, "it has missed two"
+    assert barriers.reached(1) == 3 and barriers.missing(4) == [0, 1]
+    assert barriers.enter(5) == 3, "a new one counts as far as the others"
+
+
+def test_an_arrival_can_be_taken_back_while_others_are_awaited():
+    barriers = Barriers(2)
+    barriers.arrive(1, 1, now=0.0)
+    barriers.retract(1, 1)
+    assert barriers.open() is None and barriers.missing(1) == [0, 1]
+    barriers.arrive(0, 1, now=1.0)
+    assert barriers.at(1) == [0] and barriers.open() == (1, 1.0)
+
+
+def test_a_restarted_server_knows_where_trainers_were():
+    barriers, again = Barriers(3), Barriers(3)
+    for trainer in range(3):
+        barriers.arrive(trainer, 1, now=0.0)
+    barriers.leave(2)
+    again.restore(barriers.state())
+    assert again.missing(1) == [] and again.missing(2) == [0, 1] and again.enter(2) == 0

@@ -30,3 +30,17 @@ def test_a_reply_that_was_lost_is_made_again_also_after_a_restart():
     for each in (changed, restored):
         assert each.take(1, "emb", again=True).tolist() == [2, 4, 7]
         assert each.take(1, "emb").tolist() == []
+
+
+def test_a_trainer_that_is_added_gets_what_changes_from_then_on():
+    changed = ChangedRows(trainers=2)
+    changed.mark(0, {"emb" + DELTA: Rows(np.array([4]), np.ones((1, 1)))})
+    assert changed.take(3, "emb").tolist() == [], "it is not known yet"
+    changed.add(3)
+    changed.mark(0, {"emb" + DELTA: Rows(np.array([7]), np.ones((1, 1)))})
+    again = ChangedRows(trainers=2)
+    again.restore(changed.state())
+    for each in (changed, again):
+        assert each.take(3, "emb").tolist() == [7] and each.take(1, "emb").tolist() == [4, 7]
+        each.mark(3, {"emb" + DELTA: Rows(np.array([1]), np.ones((1, 1)))})
+        assert each.take(0, "emb").tolist() == [1]

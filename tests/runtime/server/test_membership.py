@@ -2,12 +2,15 @@
 
 import pytest
 
-from refluid.runtime.server.membership import TAKEOVER_AFTER, Admission, JoinAttempt, Membership
+from refluid.runtime.server import membership
+from refluid.runtime.server.membership import Admission, JoinAttempt, Membership
+
+TAKEOVER_AFTER = 5 * membership.TAKEOVER_AFTER
 
 
 def joined(*incarnations):
     """A job whose trainers joined at time 0."""
-    members = Membership(trainers=len(incarnations), started=0.0)
+    members = Membership(trainers=len(incarnations), started=0.0, heartbeat=5.0)
     for trainer, incarnation in enumerate(incarnations):
         members.join(JoinAttempt(trainer, incarnation, f"node{trainer}:{incarnation}", began=0.0), now=0.0)
     return members

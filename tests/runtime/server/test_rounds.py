@@ -110,7 +110,14 @@ def test_merged_pushes_advance_the_schedule_by_all_their_steps():
     assert [advance(pace, 4) for _ in range(3)] == [1, 2, 2]
 
 
-def advance(pace, steps):
-    due = pace.due()
+def test_a_schedule_counts_the_trainers_that_are_added():
+    pace = LearningRatePace(trainers=2)
+    assert [advance(pace, 1, present=2) for _ in range(4)] == [1, 0, 1, 0]
+    assert [advance(pace, 1, present=4) for _ in range(8)] == [1, 0, 0, 0, 1, 0, 0, 0]
+    assert [advance(pace, 1, present=1) for _ in range(4)] == [1, 0, 1, 0], "those that have left do not speed it up"
+
+
+def advance(pace, steps, present=0):
+    due = pace.due(present)
     pace.applied(steps)
     return due

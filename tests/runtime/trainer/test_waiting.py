@@ -51,14 +51,16 @@ def test_a_short_wait_is_not_reported(waits):
 
 
 def test_a_trainer_whose_peer_was_killed_says_so_and_that_it_resumed(jobs):
-    servers, trainer = jobs.roles({"steps": 10**6}, FLAGS_worker_update_interval_secs="15")
+    servers, trainer = jobs.roles(
+        {"steps": 10**6}, FLAGS_worker_update_interval_secs="15", FLAGS_rpc_lost_trainer="leave_out"
+    )
     stays, lost = trainer(0), trainer(1)
     for server in servers:
         server.wait_for("trainer=1")
     lost.kill()
     stays.wait_for('awaited="trainer 1 on ')
     assert "waiting for other trainers" in stays.output
-    stays.wait_for("resumed after")  # the servers have evicted it
+    stays.wait_for("resumed after")  # the servers have left it out
 
 
 def test_a_trainer_that_waits_for_initial_parameters_names_the_first_trainer(jobs):

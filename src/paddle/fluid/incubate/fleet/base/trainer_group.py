@@ -14,7 +14,6 @@ from typing import Any
 from paddle.fluid.incubate.fleet.base.mpi_role_maker import MPIRoleMaker
 from refluid.datasets.records import Records
 from refluid.datasets.schema import Schema
-from refluid.flags import read_flag
 
 # Addresses at which trainers listen for each other, in their order, where they cannot find out by themselves.
 TRAINER_ENDPOINTS = "REFLUID_TRAINER_ENDPOINTS"
@@ -93,7 +92,9 @@ def _meeting(fleet: Any, workers: int) -> Callable[[str], Sequence[str]]:
         return fleet.role_maker.all_gather
 
     def meet(address: str) -> Sequence[str]:
-        found = fleet._session().barrier(address, patience=read_flag("FLAGS_worker_update_interval_secs"))
+        from refluid.runtime.trainer.group import COMING  # gRPC is loaded with it
+
+        found = fleet._session().barrier(address, patience=COMING)
         gone = [worker for worker in range(workers) if worker not in found]
         if gone:
             raise RuntimeError(f"workers {gone} have left the job, so data cannot be shuffled across all {workers}")
