@@ -5,6 +5,7 @@ Prints of each point what servers that are started again have, and what was ackn
 python servers_to_kill.py FOLDER log|none
 """
 
+import json
 import os
 import sys
 import threading
@@ -41,6 +42,15 @@ def run(folder, *, log, kill_at):
     os._exit(0)
 
 
+def beside_the_newest(folder):
+    """The snapshots that the newest complete one does not build on."""
+    newest = max(path.parent for path in folder.glob("snapshot.*/manifest.json"))
+    chain = [newest]
+    while base := json.loads((chain[-1] / "table.0").read_text()).get("base"):
+        chain.append((chain[-1] / base["path"]).resolve().parent)
+    return sorted({path.name for path in folder.glob("snapshot.*")} - {path.name for path in chain})
+
+
 def main(root, way):
     os.fsync = os.fdatasync = lambda handle: None  # processes are killed, not machines
     log = way == "log"
@@ -63,8 +73,9 @@ def main(root, way):
         if point % 8 == 1:
             servers[0].recovery.snapshot()  # what was left behind is not in the way
         stop(servers)
-        names = [len([*(folder / "snapshots" / each.replace(":", "_")).iterdir()]) for each in ENDPOINTS]
-        assert max(names) <= 3, names
+        for each in ENDPOINTS:
+            beside = beside_the_newest(folder / "snapshots" / each.replace(":", "_"))
+            assert len(beside) <= 1, (point, beside)  # one that was being made when the servers stopped
         if not os.WIFSIGNALED(status):
             assert status == 0, status
             return
