@@ -52,7 +52,7 @@ MAY_USE = {
     "refluid.transpiler": {"refluid.ir"},
     "refluid.runtime": {*COMPILER, *RUNTIME},  # plans exchanges for trainers and servers
     "refluid.runtime.transport": {*COMPILER, "refluid.runtime.observe"},
-    "refluid.runtime.observe": {"refluid.runtime.transport", "refluid.runtime.server"},
+    "refluid.runtime.observe": {"refluid.ir", "refluid.runtime.transport", "refluid.runtime.server"},
     "refluid.runtime.tables": {"refluid.ops", "state"},  # rows in memory and in files; knows no programs
     "refluid.runtime.inference": {*COMPILER, "refluid.runtime.tables"},  # rows of any ids without servers
     "refluid.runtime.server": {*COMPILER, *BETWEEN, "refluid.runtime.tables"},
@@ -83,6 +83,7 @@ EXCEPTIONS = {
 }
 # Modules outside of transport that import gRPC when they are imported.
 USE_GRPC = {
+    "refluid.runtime.observe.asking": "requests the state of servers",
     "refluid.runtime.observe.status": "requests the state of servers",
     "refluid.runtime.server.service": "serves",
     "refluid.runtime.trainer.group": "serves other trainers",

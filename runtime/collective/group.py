@@ -19,11 +19,11 @@ from typing import Any
 
 from refluid import access
 from refluid.errors import RankError
+from refluid.ir.whereabouts import find
 from refluid.log import Log
 from refluid.runtime.collective.hub import TAKEN, TICK
 from refluid.runtime.collective.lines import Lines, Message, encode
 from refluid.runtime.collective.roster import Patience, silent_for
-from refluid.runtime.collective.whereabouts import find
 from refluid.runtime.collective.work import Work
 
 GRACE = 5.0  # seconds that this process has to raise the error before it is ended

@@ -1,4 +1,4 @@
-"""The commands ``refluid launch``, ``refluid run`` and ``refluid status``, for distributed jobs."""
+"""The commands ``refluid launch``, ``run``, ``status`` and ``doctor``, for distributed jobs."""
 
 from __future__ import annotations
 
@@ -92,13 +92,17 @@ def _endpoints(text: str) -> list[str]:
     return endpoints
 
 
-def _add_status(command: argparse.ArgumentParser) -> None:
+def _add_endpoints(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "endpoints",
         nargs="*",
         metavar="ENDPOINTS",
         help=f"the servers, such as 10.0.0.1:6174,10.0.0.2:6174; by default those of {_SERVERS}",
     )
+
+
+def _add_status(command: argparse.ArgumentParser) -> None:
+    _add_endpoints(command)
     command.add_argument("--once", action="store_true", help="print once; exit code 1 if a server does not reply")
     command.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between updates (default 1)")
     command.add_argument("--json", action="store_true", help="print lines of JSON")
@@ -110,6 +114,16 @@ def _status(chosen: argparse.Namespace) -> int:
     if chosen.once:
         return status.show_once(endpoints, as_json=chosen.json)
     return status.watch(endpoints, as_json=chosen.json, interval=chosen.interval)
+
+
+def _add_doctor(command: argparse.ArgumentParser) -> None:
+    _add_endpoints(command)
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    endpoints = _endpoints(",".join(chosen.endpoints))
+    return import_module("refluid.runtime.observe.doctor").consult(endpoints, as_json=chosen.json)
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
@@ -130,5 +144,6 @@ COMMANDS = {
     "launch": (_add_launch, _launch),
     "run": (_add_run, _run),
     "status": (_add_status, _status),
+    "doctor": (_add_doctor, _doctor),
     "certificates": (add_certificates, write_certificates),
 }

@@ -175,6 +175,8 @@ class ServerMetrics(Metrics):
             "max_lead": member.max_lead,
             "behind": self._behind(trainer),
             "last_push": _seconds(self._last_push(trainer)),
+            "idle": None if member.active is None else round(time.monotonic() - member.active, 3),
+            "doing": member.doing,
             "lost": member.lost,
             "left_out": member.evicted,
         }

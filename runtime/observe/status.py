@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import accumulate
-from typing import Any
 
 import grpc
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
-from refluid.runtime.transport import wire
+from refluid.runtime.observe.asking import request_status
+from refluid.runtime.observe.examination import Status, causes, joined_waits
+from refluid.runtime.observe.waits import Wait, listed
 from refluid.runtime.transport.connection import Connection
-from refluid.runtime.transport.wire import pb
 from refluid.tables import as_text, table
 
 _REPLY_TIMEOUT = 3.0  # seconds
+_SHOWN_AFTER = 2.0  # seconds; shorter waits are a matter of course
 
-Status = dict[str, Any]
 Found = Mapping[str, Status | None]  # endpoint -> status, or None if the server does not reply
 
 
@@ -46,12 +46,11 @@ class Watcher:
 
 def _request(connection: Connection) -> Status | None:
     try:
-        message = connection.call("Status", wire.encode(pb.Empty()), _REPLY_TIMEOUT)
+        return request_status(connection, _REPLY_TIMEOUT)
     except grpc.RpcError as error:
         if error.code() is grpc.StatusCode.UNAUTHENTICATED:
             raise ValueError(error.details()) from None
         return None
-    return json.loads(wire.decode(pb.Text, message).text)
 
 
 def next_trainer(endpoints: Sequence[str]) -> int:
@@ -105,7 +104,7 @@ def watch(endpoints: Sequence[str], *, as_json: bool, interval: float) -> int:
 
 
 def tables(found: Found, before: Found, seconds: float) -> RenderableType:
-    """A table of servers, one of embedding tables and one of trainers; rates are since ``before``."""
+    """Tables of servers, embedding tables, trainers, and who waits for whom; rates are since ``before``."""
     heads = "server mode round per_s in out pushes pulls p50_ms p99_ms update_ms queue stale waits_for".split()
     servers = [_server_row(endpoint, status, before[endpoint], seconds) for endpoint, status in found.items()]
     shown: list[RenderableType] = [table([head.replace("_", " ") for head in heads], servers)]
@@ -117,7 +116,19 @@ def tables(found: Found, before: Found, seconds: float) -> RenderableType:
         heads = ["trainer", "host", "steps", "behind", "last push", "last seen"]
         heads += ["staleness", "own at most", "lead at most", "state"]
         shown += ["", table(heads, trainers)]
+    waits = [wait for wait in joined_waits(found) if wait.seconds >= _SHOWN_AFTER]
+    if waits:
+        shown += ["", wait_table(waits)]
+    shown += [f"likely cause: {cause.text}" for cause in causes(found)]
     return Group(*shown)
+
+
+def wait_table(waits: Sequence[Wait]) -> RenderableType:
+    """Who waits for whom."""
+    rows = [
+        [listed(wait.who), wait.what, listed(wait.awaited), f"{wait.seconds:.0f} s", wait.problem] for wait in waits
+    ]
+    return table(["who waits", "for what", "for whom", "since", "problem"], rows)
 
 
 def _server_row(endpoint: str, status: Status | None, before: Status | None, seconds: float) -> list[str]:

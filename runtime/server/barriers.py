@@ -15,6 +15,7 @@ class Barriers:
         self._passed = 0  # the last barrier that everybody has reached
         self._first: dict[int, float] = {}  # barrier that is not passed yet -> when the first trainer arrived
         self._texts: dict[int, dict[int, str]] = {}  # barrier -> what each trainer brought
+        self.arrivals = 0  # how often a trainer arrived somewhere first
 
     def state(self) -> dict[str, Any]:
         """What a restarted server must know, as plain data."""
@@ -49,11 +50,12 @@ class Barriers:
 
     def at(self, number: int) -> list[int]:
         """The trainers that have arrived at a barrier."""
-        return [trainer for trainer, arrived in self._arrived.items() if arrived >= number]
+        return [trainer for trainer, arrived in list(self._arrived.items()) if arrived >= number]
 
     def arrive(self, trainer: int, number: int, now: float, text: str = "") -> None:
         """Records that a trainer has arrived at a barrier with a text; arriving again changes nothing."""
         if trainer in self._arrived:
+            self.arrivals += number > self._arrived[trainer]
             self._arrived[trainer] = max(self._arrived[trainer], number)
             self._texts.setdefault(number, {})[trainer] = text
         self._first.setdefault(number, now)
@@ -67,7 +69,7 @@ class Barriers:
 
     def missing(self, number: int) -> list[int]:
         """The trainers that have not arrived at a barrier yet."""
-        return [trainer for trainer, arrived in self._arrived.items() if arrived < number]
+        return [trainer for trainer, arrived in list(self._arrived.items()) if arrived < number]
 
     def texts(self, number: int) -> dict[int, str]:
         """What each trainer that has been at a barrier brought there."""
@@ -79,7 +81,7 @@ class Barriers:
 
     def open(self) -> tuple[int, float] | None:
         """The oldest barrier at which trainers wait, and since when, if there is one."""
-        return min(self._first.items(), default=None)
+        return min(list(self._first.items()), default=None)
 
     def _drop_passed(self) -> None:
         for number in [number for number in self._first if not self.missing(number)]:

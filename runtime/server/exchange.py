@@ -72,6 +72,9 @@ class ExchangeHandler:
         self.round_began: float | None = None  # when the first push of the current round arrived
         self.start_requested: float | None = None  # since when trainers wait for initial parameters
         self.held: dict[int, float] = {}  # trainer that is too far ahead -> since when it waits
+        self.updating: tuple[float, list[int]] | None = None  # since when an update runs, and whose pushes are in it
+        self.served = 0  # replies with what was asked for
+        self.failure = ""  # why no update can be made any more
         self._changed, self._peers, self._membership = lock, peers, membership
         self._pace = LearningRatePace(trainers)
         self._replies: dict[tuple[str, ...], bytes] = {}  # of this round, the same for all trainers
@@ -267,8 +270,11 @@ class ExchangeHandler:
             self.lost(lost)
         steps = sum(push.steps for push in pushes)
         pace = 1 if self.rounds.waits else self._pace.due(len(self._membership.present()))
-        began = time.perf_counter()
-        self._update([self._to_apply(due[0], push, now) for push in pushes], due[0], pace)
+        began, self.updating = time.perf_counter(), (time.monotonic(), list(due))
+        try:
+            self._update([self._to_apply(due[0], push, now) for push in pushes], due[0], pace)
+        finally:
+            self.updating = None
         if not self.rounds.waits:
             self._pace.applied(steps)
         self.metrics.update_seconds.observe(time.perf_counter() - began)
@@ -364,4 +370,5 @@ class ExchangeHandler:
         return found
 
     def _encode(self, values: Mapping[str, Value]) -> Buffers:
+        self.served += 1
         return wire.encode(pb.ExchangeReply(version=self.rounds.version), values)

@@ -8,9 +8,11 @@ silent for longer than two heartbeats; otherwise it is refused. It goes on count
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from refluid.runtime.observe.waits import Wait
 
 TAKEOVER_AFTER = 2.2  # heartbeats of silence
 _KEPT = (  # of a member, across restarts of the server
@@ -43,6 +45,9 @@ class Member:
     lost: str = ""  # why it is waited for until it joins again
     lost_since: float = 0.0
     has_failed: bool = False  # it has said that it ends: nobody need wait for its silence
+    doing: str = ""  # the line of its script, as of its last heartbeat
+    waits: list[Wait] = field(default_factory=list)  # for servers, as of its last heartbeat
+    reported: float = 0.0  # when that was
 
     @property
     def goes_on(self) -> bool:
@@ -247,7 +252,8 @@ class Membership:
         if member.seen is None:
             return f"trainer {trainer} (has not joined in {now - self.started:.0f} s{lost})"
         where = f" on {member.host}" if member.host else ""
-        return f"trainer {trainer}{where} (last seen {now - member.seen:.0f} s ago{lost})"
+        at = f", at {member.doing}" if member.doing and not lost else ""
+        return f"trainer {trainer}{where} (last seen {now - member.seen:.0f} s ago{lost}{at})"
 
     def name(self, trainer: int) -> str:
         """A trainer and its process, for messages."""

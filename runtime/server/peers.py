@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -46,6 +47,7 @@ class Peers:
         self._connection: ServerConnection | None = None
         self._changed = threading.Condition()
         self.record: Callable[[int, str, list[np.ndarray]], None] | None = None  # told of totals before they are used
+        self._summing: tuple[float, tuple[int, str], Sequence[str]] | None = None  # since when, which sum, over whom
         self._parts: dict[tuple[int, str], dict[int, list[np.ndarray]]] = {}
         self._totals: dict[tuple[int, str], list[np.ndarray]] = {}
 
@@ -57,14 +59,30 @@ class Peers:
         known = self._totals.get((round, key))
         if known is not None:  # of an update that is applied again
             return known
-        if server == 0:
-            return self._contribute(round, key, server, values, len(endpoints))
-        header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key)
-        reply = self._ask(endpoints[0], wire.encode(header, _by_number(values)))
+        self._summing = time.monotonic(), (round, key), endpoints
+        try:
+            if server == 0:
+                return self._contribute(round, key, server, values, len(endpoints))
+            header = pb.SumRequest(server=server, servers=len(endpoints), round=round, key=key)
+            reply = self._ask(endpoints[0], wire.encode(header, _by_number(values)))
+        finally:
+            self._summing = None
         totals = [dense(total) for total in wire.decode_tensors(wire.decode(pb.ExchangeReply, reply), reply).values()]
         if self.record is not None:
             self.record(round, key, totals)
         return totals
+
+    @property
+    def summing(self) -> tuple[float, list[str]] | None:
+        """Since when a sum waits, and for which servers."""
+        found = self._summing
+        if found is None:
+            return None
+        since, place, endpoints = found
+        if endpoints[0] != self._endpoint:
+            return since, [endpoints[0]]
+        arrived = self._parts.get(place, {})
+        return since, [endpoint for number, endpoint in enumerate(endpoints) if number not in arrived]
 
     def _ask(self, endpoint: str, buffers: list[Any]) -> bytes:
         """Sends the part of this server; one that adds up may be restarted meanwhile."""

@@ -20,6 +20,7 @@ from refluid.errors import LostTrainerError
 from refluid.ir.modes import Mode
 from refluid.ir.operator import Operator
 from refluid.log import Log
+from refluid.runtime.observe.waits import Wait, as_message, cut, from_message, trainer_number
 from refluid.runtime.server.attendance import Attendance
 from refluid.runtime.server.barriers import Barriers
 from refluid.runtime.server.compatibility import check_join
@@ -33,6 +34,7 @@ from refluid.runtime.server.liveness import Liveness
 from refluid.runtime.server.membership import Admission, JoinAttempt, Member, Membership
 from refluid.runtime.server.peers import Peers, ServerConnection
 from refluid.runtime.server.table_saving import TableSaving
+from refluid.runtime.server.view import View
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.wire import MalformedError, pb
 from refluid.scope import Scope
@@ -88,6 +90,9 @@ class Server:
         self.all_left = self._attendance.all_left
         self._saving = TableSaving(self._growing(), self._changed)
         self.metrics = self._exchange.metrics
+        self.view = View(
+            self.endpoint, self._membership, self._exchange, self._barriers, self.peers, lambda: self._recovery
+        )
         self._failures: dict[tuple[str, str], float] = {}  # what was logged, and when
         self.tables = self._exchange.shard.tables
         self._recovery: Recovery | None = None
@@ -287,35 +292,25 @@ class Server:
             self._membership.forgive(now)
         with self._changed:
             silent = self._attendance.find_lost(now)
-            waits = self._waits()
         for trainer in silent:  # without the lock: the other servers may be calling this one for the same reason
             self.peers.report_lost(trainer)
-        for what, since, awaited in waits:
-            if now - max(since, self._reported.get(what, 0.0)) >= _REPORT_EVERY:
-                self._reported[what] = now
-                names = ", ".join(self._membership.describe(trainer, now) for trainer in awaited)
-                self.log.warning(f"waiting for {what}", seconds=now - since, awaited=names, round=self.round)
+        waits = self.view.own_waits(now)
+        self._reported = {wait.what: self._reported.get(wait.what, 0.0) for wait in waits}
+        for wait in waits:
+            if wait.seconds >= _REPORT_EVERY and now - self._reported[wait.what] >= _REPORT_EVERY:
+                self._reported[wait.what] = now
+                self._report(wait, now)
         self._attendance.end_if_failed(now)
         self._checked = time.monotonic()
 
-    def _waits(self) -> list[tuple[str, float, list[int]]]:
-        """What this server waits for, since when, and which trainers can end the wait."""
-        found: list[tuple[str, float, list[int]]] = []
-        members, exchange, barrier = self._membership, self._exchange, self._barriers.open()
-        if exchange.round_began is not None:
-            found.append(("pushes of a round", exchange.round_began, exchange.awaited()))
-        for trainer, since in list(exchange.held.items()):
-            found.append((f"trainers that are slower than trainer {trainer}", since, exchange.slower(trainer)))
-        if exchange.start_requested is not None:
-            found.append(("initial parameters", exchange.start_requested, [0]))
-        if barrier is not None:
-            found.append(("a barrier", barrier[1], self._barriers.missing(barrier[0])))
-        if members.unseen():
-            found.append(("trainers to join", members.started, members.unseen()))
-        idle = members.idle_since()
-        if idle is not None and members.present():
-            found.append(("trainers to train on or leave", idle, members.present()))
-        return found
+    def _report(self, wait: Wait, now: float) -> None:
+        numbers = map(trainer_number, wait.awaited)
+        names = [
+            name if number is None else self._membership.describe(number, now)
+            for name, number in zip(wait.awaited, numbers, strict=True)
+        ]
+        fields = {"seconds": wait.seconds, "awaited": ", ".join(names), "round": self.round}
+        self.log.warning(f"waiting for {wait.what}", **fields, problem=wait.problem or None)
 
     # Methods that trainers call
 
@@ -398,8 +393,12 @@ class Server:
     def _heartbeat(self, message: bytes) -> Buffers:
         request = self._receive(pb.HeartbeatRequest, message)  # without the lock: an update may take long
         self._check_failure()
-        notices = self._attendance.notices.after(request.heard, request.caller.trainer)
-        return wire.encode(pb.HeartbeatReply(notices=notices))
+        trainer, now = request.caller.trainer, time.monotonic()
+        member = self._membership.members[trainer]
+        member.doing, member.waits, member.reported = cut(request.doing), from_message(request.waits), now
+        notices = self._attendance.notices.after(request.heard, trainer)
+        waits = as_message(self.view.for_trainer(trainer, now), pb.Wait)
+        return wire.encode(pb.HeartbeatReply(notices=notices, waits=waits))
 
     def _check_failure(self) -> None:
         if isinstance(self.failure, LostTrainerError):
@@ -465,7 +464,8 @@ class Server:
         return wire.encode(pb.Empty())
 
     def _status(self, message: bytes) -> Buffers:
-        return wire.encode(pb.Text(text=json.dumps(self.metrics.status(self._exchange.awaited()))))
+        found = {**self.metrics.status(self._exchange.awaited()), **self.view.status(time.monotonic())}
+        return wire.encode(pb.Text(text=json.dumps(found)))
 
 
 def describe(error: Exception) -> str:

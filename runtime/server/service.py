@@ -16,8 +16,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from refluid.ir.operator import Operator
 from refluid.lowering.exchange import Exchange
+from refluid.runtime.observe.watchdog import Watchdog
 from refluid.runtime.server.exchange import Buffers
 from refluid.runtime.server.server import REFUSALS, RestartedError, Server, describe
+from refluid.runtime.server.view import BUDGET
 from refluid.runtime.transport.addresses import address_of
 from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection
 from refluid.runtime.transport.listener import Handler, listen
@@ -51,17 +53,21 @@ class ListenAndServe(Exchange):
         budget = listener.admission.budget
         server.metrics.gauges("messages_refused", "Messages that were turned away, by reason", "reason", counts)
         server.metrics.gauge("inflight_bytes", "Bytes of large messages and their replies", lambda: budget.held)
+        server.view.depths |= {"inflight_bytes": lambda: budget.held, BUDGET: lambda: budget.size}
         metrics = server.metrics.serve()
+        watchdog = Watchdog(server.log, server.view.observe)
         try:
             for name in ("", SERVICE):
                 health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             listener.start()
+            watchdog.start()
             server.log.info(f"Server listening on {server.endpoint}")
             # Waits for an event of its own: the condition of updates would wake this thread in every round.
             while not server.all_left.wait(_CHECK_EVERY):
                 server.check_trainers()
         finally:
             health_service.enter_graceful_shutdown()
+            watchdog.stop()
             listener.stop(_GRACE).wait()
             server.close()
             if metrics is not None:

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,8 +22,11 @@ import grpc
 from refluid import flags
 from refluid.errors import ServerError, ServersMissingError
 from refluid.ir.modes import Mode
+from refluid.ir.whereabouts import find
 from refluid.log import Log
+from refluid.runtime.observe.waits import Wait, as_message, from_message
 from refluid.runtime.trainer.exchange_plan import Job
+from refluid.runtime.trainer.waiting import WaitLog
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.addresses import address_of
 from refluid.runtime.transport.connection import Connection
@@ -46,15 +50,26 @@ class Membership:
 
     Args:
       error: makes the error for a problem with the server at an endpoint.
+      waits: what this trainer waits for.
+      step: gives the number of the training step.
     """
 
     def __init__(
-        self, job: Job, connections: Mapping[str, Connection], log: Log, error: Callable[[str, str], ServerError]
+        self,
+        job: Job,
+        connections: Mapping[str, Connection],
+        log: Log,
+        error: Callable[[str, str], ServerError],
+        waits: WaitLog,
+        step: Callable[[], int],
     ):
         self.caller = pb.Caller(trainer=job.trainer, incarnation=secrets.randbits(63))
         self.sequence = dict.fromkeys(job.endpoints, 0)  # the number of the last push to each server
         self._acknowledged = dict.fromkeys(job.endpoints, 0)  # the last one that it has replied to
         self._job, self._connections, self._log, self._error = job, connections, log, error
+        self._waits, self._step = waits, step
+        self._awaited: dict[str, tuple[float, list[Wait]]] = {}  # server -> when it said who waits for this trainer
+        self.host = f"{socket.gethostname()}:{os.getpid()}"
         self.barriers = 0  # passed so far
         self.lost = 0  # updates that servers have lost when they were restarted
         self._held: set[str] = set()  # servers that have had parameters of this job
@@ -84,8 +99,9 @@ class Membership:
                 try:
                     self.join(endpoint)
                     missing.remove(endpoint)
+                    self._waits.missing.pop(endpoint, None)
                 except grpc.RpcError as error:
-                    reason = self.why_unreachable(endpoint, error)
+                    reason = self._waits.missing[endpoint] = self.why_unreachable(endpoint, error)
             now = time.monotonic()
             if missing and now - began > reply_timeout():
                 raise ServersMissingError(self._job.trainer, missing, now - began, reason)
@@ -128,7 +144,7 @@ class Membership:
             mode=job.mode.name.lower(),
             pushes=pushes,
             pulls=pulls,
-            host=f"{socket.gethostname()}:{os.getpid()}",
+            host=self.host,
             barriers=self.barriers,
         )
         message = self._connections[endpoint].call("Join", wire.encode(request), _JOIN_TIMEOUT)
@@ -215,16 +231,22 @@ class Membership:
                 self._log.warning("could not leave", server=endpoint, code=error.code().name)
 
     def _send_heartbeats(self, endpoint: str, pause: float) -> None:
-        request = pb.HeartbeatRequest(caller=self.caller)
+        heard = 0
         while not self._stopped.wait(pause):
+            waits = as_message(self._waits.for_servers(time.monotonic()), pb.Wait)
+            request = pb.HeartbeatRequest(
+                caller=self.caller, heard=heard, step=self._step(), doing=doing(), waits=waits
+            )
             try:
                 message = self._connections[endpoint].call("Heartbeat", wire.encode(request), max(pause, 1.0))
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                     self.failure = self.failure or error.details() or str(error)
                 continue  # the exchange that needs the server reports it
-            for notice in wire.decode(pb.HeartbeatReply, message).notices:
-                request.heard = notice.number
+            reply = wire.decode(pb.HeartbeatReply, message)
+            self._awaited[endpoint] = time.monotonic(), from_message(reply.waits)
+            for notice in reply.notices:
+                heard = notice.number
                 self._hear(notice)
 
     def _hear(self, notice: Any) -> None:
@@ -232,3 +254,18 @@ class Membership:
         if self._told.get(notice.trainer) != notice.event:
             self._told[notice.trainer] = notice.event
             self._log.warning(notice.text)
+
+    def awaited(self, now: float) -> list[Wait]:
+        """Who waits for this trainer, as servers have said with their last replies to heartbeats."""
+        return [
+            replace(wait, seconds=wait.seconds + now - when)
+            for when, waits in list(self._awaited.values())
+            if now - when < 2 * _HEARTBEAT_INTERVAL
+            for wait in waits
+        ]
+
+
+def doing() -> str:
+    """The line of the script where its main thread is."""
+    main = threading.main_thread().ident
+    return "" if main is None else find(main).line

@@ -17,8 +17,10 @@ import grpc
 from refluid.errors import ServerError
 from refluid.log import Log
 from refluid.runtime.observe.trainer_metrics import TrainerMetrics
+from refluid.runtime.observe.waits import Party, trainer_name
+from refluid.runtime.observe.watchdog import Observation, Watchdog
 from refluid.runtime.trainer.exchange_plan import Job
-from refluid.runtime.trainer.membership import Membership, reply_timeout
+from refluid.runtime.trainer.membership import Membership, doing, reply_timeout
 from refluid.runtime.trainer.packing import Message, Replies, Tensors, Versions, versions_of
 from refluid.runtime.trainer.waiting import WaitLog
 from refluid.runtime.transport import wire
@@ -51,15 +53,31 @@ class ServerCalls:
         self._pulled: set[str] = set()  # servers that hold dense parameters
         self._metrics, self._log = metrics, log
         self._connections = {endpoint: connect(endpoint, metrics.sent, metrics.received) for endpoint in job.endpoints}
-        self._members = Membership(job, self._connections, log, self._error)
+        self._waits = WaitLog(trainer_name(job.trainer), log, lambda: self.step)
+        self._members = Membership(job, self._connections, log, self._error, self._waits, lambda: self.step)
         self.sequence, self.caller = self._members.sequence, self._members.caller
-        self._members.join_all()
+        self._watchdog = Watchdog(log, self._observe, self._waits.remind)
+        self._watchdog.start()
+        try:
+            self._members.join_all()
+        except BaseException:
+            self._watchdog.stop()
+            raise
         self.step = self._members.applied
-        self._waits = WaitLog(log, lambda: self.step)
-        self._waits.start()
         # Up to three threads of a trainer have requests to all servers: those that train, push and pull. A request that
         # is retried early needs a second thread for its call.
         self._pool = ThreadPoolExecutor(2 * 3 * len(job.endpoints), "exchange")
+
+    def _observe(self, now: float) -> Observation:
+        """What this trainer knows, for its watchdog: whom it waits for, and who waits for it."""
+        waits = [*self._waits.for_servers(now), *self._waits.for_trainers(now), *self._members.awaited(now)]
+        me = Party(trainer_name(self.job.trainer), where=self._members.host, doing=doing())
+        counts = {"step": self.step, "queued_steps": self.queued(), "open_requests": len(self._waits)}
+        return Observation((self.step, self._waits.over), waits, [me], counts)
+
+    def queued(self) -> int:
+        """Steps whose gradients wait to be sent."""
+        return 0
 
     @property
     def lost_updates(self) -> int:
@@ -169,12 +187,13 @@ class ServerCalls:
         self._metrics.retried()
         if self._members.failure:
             raise self._error(endpoint, self._members.failure)
+        self._waits.failed(endpoint, f"requests fail with {reason}")
         if reason == BUSY.name:
             return
         try:
             self._members.join(endpoint)  # the server may have been restarted
         except grpc.RpcError as error:
-            self._members.why_unreachable(endpoint, error)
+            self._waits.failed(endpoint, self._members.why_unreachable(endpoint, error))
             raise
 
     def _collect(
@@ -250,7 +269,7 @@ class ServerCalls:
 
     def close(self, failure: str = "") -> None:
         """Leaves the job, with the reason if this trainer has failed, and closes all connections."""
-        self._waits.stop()
+        self._watchdog.stop()
         self._pool.shutdown()
         self._members.leave(failure)
         for connection in self._connections.values():

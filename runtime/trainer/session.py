@@ -53,7 +53,7 @@ class Session(ServerCalls):
         self._making = threading.Lock()
         self._once: dict[tuple[int, ...], tuple[Sequence[Any], Any]] = {}
         mode = job.mode.name.lower()
-        metrics = TrainerMetrics(job.trainer, mode, lambda: self.step, self._queued, self._staleness)
+        metrics = TrainerMetrics(job.trainer, mode, lambda: self.step, self.queued, self._staleness)
         super().__init__(job, connect, metrics, Log(role="trainer", trainer=job.trainer))
         self._metrics_endpoint = metrics.serve()
 
@@ -68,7 +68,8 @@ class Session(ServerCalls):
                 self._once[key] = ops, make()  # the operators are kept, so that no others get their ids
         return self._once[key][1]
 
-    def _queued(self) -> int:
+    def queued(self) -> int:
+        """Steps whose gradients wait to be sent."""
         return sum(communicator.queued for communicator in self.communicators)
 
     def _staleness(self) -> int:

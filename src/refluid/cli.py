@@ -19,6 +19,7 @@ _COMMANDS = {
     "launch": (_JOBS, "runs a script as a distributed job on this machine"),
     "run": (_JOBS, "runs a script as one process of a collective job that srun or mpirun has started"),
     "status": (_JOBS, "shows what parameter servers are doing"),
+    "doctor": (_JOBS, "says why a job with parameter servers does not get on, and what to do"),
     "certificates": (_JOBS, "makes the TLS certificates of a distributed job"),
     "table": (_TABLES, "shows, exports, merges, compares and publishes tables that parameter servers have saved"),
 }

@@ -59,6 +59,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_rpc_tls_name": "",
     "FLAGS_rpc_token": "",
     "FLAGS_rpc_token_file": "",
+    "FLAGS_rpc_watchdog_secs": 30.0,  # runtime: seconds without progress until a process says why; 0: never
     "FLAGS_selected_gpus": "",
     "FLAGS_sync_nccl_allreduce": True,
     "FLAGS_worker_update_interval_secs": 30,  # runtime: a trainer that is silent for longer is lost; in Fluid 900

@@ -8,7 +8,7 @@ import paddle.fluid as fluid
 from cluster.one_process import Role
 from refluid.runtime.server.server import Server
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.wire import pb
+from refluid.runtime.transport.wire import Rows, pb
 
 
 class Direct:
@@ -35,6 +35,16 @@ def make_servers(count=1, **options):
         op = program.global_block().ops[-1]
         servers[endpoint] = Server(op, role.scope, fluid.CPUPlace(), lambda other: Direct(servers, other))
     return servers
+
+
+def gradients(held, value=1.0):
+    """A push of ones for every variable that the server takes."""
+    found = {}
+    for name in held._exchange.shard.pushable:
+        dtype, shape, sparse = held._exchange.shard.describe(name)
+        values = np.full((2, *shape[1:]) if sparse else shape, value, dtype)
+        found[name] = Rows(np.array([0, 3]), values) if sparse else values
+    return found
 
 
 class Trainer:

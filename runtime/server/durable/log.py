@@ -23,6 +23,7 @@ import os
 import secrets
 import struct
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -84,6 +85,7 @@ class Log:
         self._rotates = False
         self._closed = self._ended = False
         self._failure: Exception | None = None
+        self.writing_since: float | None = None  # when what is being written was taken
         self._file = self._open(first)
         self._thread = threading.Thread(target=self._write_loop, name="log", daemon=True)
         self._thread.start()
@@ -97,6 +99,11 @@ class Log:
     def bytes(self) -> int:
         """The size of its files."""
         return self._bytes
+
+    @property
+    def unwritten(self) -> int:
+        """The size of the records that are not on disk yet."""
+        return self._held
 
     def append(self, buffers: Sequence[Any]) -> int:
         """Adds a record, which is not on disk yet; returns its number. The buffers must not change afterwards."""
@@ -163,8 +170,10 @@ class Log:
                     self._ended = True
                     self._changed.notify_all()
                     return
+            self.writing_since = time.monotonic()
             try:
                 self._write(batch)
+                self.writing_since = None
             except Exception as error:  # noqa: BLE001 - raised to whoever appends or waits
                 with self._changed:
                     self._failure = error

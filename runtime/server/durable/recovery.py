@@ -75,6 +75,7 @@ class Recovery:
         self._number = 0  # of the last snapshot
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None  # of the first server, while there is a snapshot
+        self._snapshot_since: float | None = None  # when the one that is being made was begun
         self._part: Part | None = None  # of the last snapshot that was begun
         self._beginning, self._cutting = threading.Lock(), threading.Lock()
         self._first = threading.Event()  # there is a snapshot, or the first one has failed
@@ -251,12 +252,15 @@ class Recovery:
             self._thread = thread
 
     def _try_snapshot(self) -> None:
+        self._snapshot_since = time.monotonic()
         try:
             self.snapshot()
         except Exception as error:  # noqa: BLE001 - training goes on with the snapshot before
             self._next = min(self._next, time.monotonic() + _AGAIN)
             if not self._coordinator.stopped.is_set():
                 self._lines.warning("no common snapshot", folder=self._settings.snapshots, reason=str(error))
+        finally:
+            self._snapshot_since = None
 
     def snapshot(self) -> None:
         """Has all servers write a snapshot; training goes on meanwhile.
@@ -350,6 +354,18 @@ class Recovery:
             self._log.drop_before(first)
         self._first.set()
         self._lines.info("wrote a snapshot", round=self._round, bytes=part.size, seconds=part.seconds)
+
+    @property
+    def writing_since(self) -> float | None:
+        """When the records that the log is writing were taken."""
+        return None if self._log is None else self._log.writing_since
+
+    def backlog(self) -> dict[str, object]:
+        """What is not on disk yet."""
+        since = self._snapshot_since
+        snapshot = 0.0 if since is None else time.monotonic() - since
+        unwritten = {} if self._log is None else {"unwritten_log_bytes": self._log.unwritten}
+        return {**unwritten, "snapshot_running_seconds": round(snapshot, 1)}
 
     def status(self) -> dict[str, Any]:
         """For `refluid status`."""

@@ -26,7 +26,10 @@ class SourceLine(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        text = linecache.getline(self.filename, self.line).strip()
+        try:
+            text = linecache.getline(self.filename, self.line).strip()
+        except (IndexError, TypeError):  # another thread fills its cache
+            text = ""
         place = f"{self.filename}:{self.line} in {self.function}"
         return f"{place}: {text}" if text else place
 

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster.handlers import Trainer, make_servers
+from cluster.handlers import Trainer, gradients, make_servers
 from cluster.jobs import wait_until
 from refluid import flags
 from refluid.runtime.server import exchange, membership, server
-from refluid.runtime.transport.wire import Rows, pb
+from refluid.runtime.transport.wire import pb
 
 READ, START, OFFER, ROWS, WAIT = (
     getattr(pb.ExchangeRequest, purpose) for purpose in ("READ", "START", "OFFER", "ROWS", "WAIT")
@@ -30,16 +30,6 @@ def quick(monkeypatch):
 
 def one_server(**options):
     (found,) = make_servers(**options).values()
-    return found
-
-
-def gradients(held, value=1.0):
-    """A push of ones for every variable that the server takes."""
-    found = {}
-    for name in held._exchange.shard.pushable:
-        dtype, shape, sparse = held._exchange.shard.describe(name)
-        values = np.full((2, *shape[1:]) if sparse else shape, value, dtype)
-        found[name] = Rows(np.array([0, 3]), values) if sparse else values
     return found
 
 
@@ -142,12 +132,12 @@ def test_a_server_reports_whom_it_waits_for(quick, caplog, sync_mode):
     found = reports(held, caplog)
     assert len(found) == sync_mode, "no update waits in the other modes"
     if sync_mode:
-        assert 'msg="waiting for pushes of a round"' in found[0] and "trainer 1 on node1:11" in found[0]
+        assert 'msg="waiting for pushes of round 1"' in found[0] and "trainer 1 on node1:11" in found[0]
         trainers[1].push(gradients(held))
 
     trainers[0].barrier(1)
     (text,) = reports(held, caplog)
-    assert 'msg="waiting for a barrier"' in text and "trainer 1 on node1:11" in text
+    assert 'msg="waiting for barrier 1"' in text and "trainer 1 on node1:11" in text
     trainers[1].barrier(1)
 
     trainers[0].tell("Leave")

@@ -20,7 +20,7 @@ class Lines(Log):
 
 @pytest.fixture
 def waits():
-    return WaitLog(Lines(), lambda: 7)
+    return WaitLog("trainer 0", Lines(), lambda: 7)
 
 
 def test_a_pending_reply_names_those_awaited_and_the_end_of_the_wait_is_reported(waits):

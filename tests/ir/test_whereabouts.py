@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 
 import paddle.fluid as fluid
-from refluid.runtime.collective.whereabouts import Whereabouts, find
+from refluid.ir.whereabouts import Whereabouts, find
 
 
 @contextmanager

@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 from refluid.ir.source import is_ours, user_line
 
-_LIBRARIES = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+_PACKAGES = {
+    path for path in sys.path if path.endswith(("site-packages", "dist-packages"))
+}  # of other environments, too
+LIBRARIES = tuple(f"{folder}/" for folder in _FOLDERS | _PACKAGES)
 
 
 class Whereabouts(NamedTuple):
@@ -26,7 +30,7 @@ class Whereabouts(NamedTuple):
 def find(thread: int) -> Whereabouts:
     """Where the thread with this identifier is."""
     innermost = frame = sys._current_frames().get(thread)
-    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES) and not is_ours(frame):
+    while frame is not None and frame.f_code.co_filename.startswith(LIBRARIES) and not is_ours(frame):
         frame = frame.f_back
-    line = user_line(innermost, _LIBRARIES) if innermost is not None else None
+    line = user_line(innermost, LIBRARIES) if innermost is not None else None
     return Whereabouts("" if line is None else str(line), frame is not None and not is_ours(frame))
