@@ -125,6 +125,8 @@ def _disagreements(answers: Answers) -> Iterator[Finding]:
     for key, text in (("mode", "train in different modes"), ("trainers", "expect different numbers of trainers")):
         by_value: dict[str, list[str]] = {}
         for status in statuses(answers):
+            if key == "trainers" and status["mode"] != "sync":  # there, more may join, one server after the other
+                continue
             value = len(status["trainers"]) if key == "trainers" else status[key]
             by_value.setdefault(str(value), []).append(status["endpoint"])
         if len(by_value) > 1:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import accumulate
+from typing import Any
 
 import grpc
 from rich.console import Console, Group, RenderableType

@@ -74,7 +74,6 @@ class ExchangeHandler:
         self.held: dict[int, float] = {}  # trainer that is too far ahead -> since when it waits
         self.updating: tuple[float, list[int]] | None = None  # since when an update runs, and whose pushes are in it
         self.served = 0  # replies with what was asked for
-        self.failure = ""  # why no update can be made any more
         self._changed, self._peers, self._membership = lock, peers, membership
         self._pace = LearningRatePace(trainers)
         self._replies: dict[tuple[str, ...], bytes] = {}  # of this round, the same for all trainers

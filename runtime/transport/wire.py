@@ -25,7 +25,7 @@ from refluid.runtime.transport import protocol_pb2
 
 pb: Any = protocol_pb2  # generated: its names exist at run time only
 
-PROTOCOL = 6
+PROTOCOL = 7
 # What taking a malformed message apart may raise.
 BAD_MESSAGE = (ValueError, TypeError, OverflowError)
 LONGEST_HEADER = 4 << 20  # bytes, of a request: some ten thousand tensors; parsing takes a multiple of it

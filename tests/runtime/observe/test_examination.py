@@ -66,9 +66,10 @@ def test_trainers_that_have_left_or_not_joined_are_not_gone():
 
 
 def test_servers_of_different_jobs():
-    first, second = examine({A: status(A), B: status(B, mode="async", trainers=[trainer(0)])})
-    assert first.text == "these servers train in different modes: sync on a:1, async on b:2"
-    assert second.text == "these servers expect different numbers of trainers: 2 on a:1, 1 on b:2"
+    (mode,) = examine({A: status(A), B: status(B, mode="async", trainers=[trainer(0)])})
+    (number,) = examine({A: status(A), B: status(B, trainers=[trainer(0)])})
+    assert mode.text == "these servers train in different modes: sync on a:1, async on b:2"
+    assert number.text == "these servers expect different numbers of trainers: 2 on a:1, 1 on b:2"
 
 
 def test_what_troubles_a_server():

@@ -1,6 +1,7 @@
 """What a server replies to each method; its handlers are called without sockets."""
 
 import json
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,11 @@ def quick(monkeypatch):
 def one_server(**options):
     (found,) = make_servers(**options).values()
     return found
+
+
+def awaited(reply):
+    """Who is awaited, whatever the times."""
+    return [re.sub(r"\d+ s", "… s", text) for text in reply.awaited]
 
 
 def parameters(held):
@@ -73,11 +79,11 @@ def test_a_round_that_waits_names_the_trainer_it_waits_for(quick):
     here.join()
     reply, _ = here.push(gradients(held))
     assert reply.pending and reply.waited_seconds > 0
-    assert list(reply.awaited) == ["trainer 1 (has not joined in 0 s)"]
+    assert awaited(reply) == ["trainer 1 (has not joined in … s)"]
 
     late.join()
     reply, _ = here.exchange(WAIT)
-    assert list(reply.awaited) == ["trainer 1 on node1:11 (last seen 0 s ago)"]
+    assert awaited(reply) == ["trainer 1 on node1:11 (last seen … s ago)"]
     assert late.push(gradients(held))[0].version == 2, "the steps of both"
     assert here.exchange(WAIT)[0].version == 2
 
@@ -88,7 +94,7 @@ def test_initial_parameters_are_waited_for_by_name(quick):
     second.join()
     name = parameters(held)[0]
     reply, _ = second.exchange(START, wanted=[name])
-    assert reply.pending and list(reply.awaited) == ["trainer 0 (has not joined in 0 s)"]
+    assert reply.pending and awaited(reply) == ["trainer 0 (has not joined in … s)"]
 
     first.join()
     value = first.exchange(READ, wanted=[name])[1][name] + 1
@@ -102,7 +108,7 @@ def test_a_barrier_names_who_is_missing(quick):
     one.join()
     other.join()
     reply = one.barrier(1)
-    assert reply.pending and list(reply.awaited) == ["trainer 1 on node1:11 (last seen 0 s ago)"]
+    assert reply.pending and awaited(reply) == ["trainer 1 on node1:11 (last seen … s ago)"]
     assert reply.waited_seconds > 0
     assert not other.barrier(1).pending and not one.barrier(1).pending
 
@@ -119,7 +125,7 @@ def test_a_server_reports_whom_it_waits_for(quick, caplog, sync_mode):
     trainers = [Trainer(held, number) for number in range(2)]
     trainers[0].join()
     (text,) = reports(held, caplog)
-    assert 'msg="waiting for trainers to join"' in text and 'awaited="trainer 1 (has not joined in 0 s)"' in text
+    assert 'msg="waiting for trainers to join"' in text and 'awaited="trainer 1 (has not joined in ' in text
 
     trainers[1].join()
     assert reports(held, caplog) == []
