@@ -1,7 +1,4 @@
-"""Bad networks between a trainer and its server: what is delayed, lost, cut or forgotten is neither lost nor doubled.
-
-The longer cuts are in bench/survival/networks.py.
-"""
+"""Bad networks between a trainer and its server: what is delayed, lost or cut is neither lost for good nor doubled."""
 
 import threading
 import time
