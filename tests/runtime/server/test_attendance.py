@@ -3,16 +3,15 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 import paddle.fluid as fluid
-from cluster.handlers import Trainer, make_servers
+from cluster.handlers import Trainer, gradients, make_servers
 from cluster.jobs import wait_until
 from refluid import flags
 from refluid.errors import LostTrainerError
 from refluid.runtime.server import exchange, server
-from refluid.runtime.transport.wire import Rows, pb
+from refluid.runtime.transport.wire import pb
 
 WAIT = pb.ExchangeRequest.WAIT
 
@@ -33,16 +32,6 @@ def job(monkeypatch):
         return held, found
 
     return make
-
-
-def gradients(held, value=1.0):
-    """A push for every variable that the server takes."""
-    found = {}
-    for name in held._exchange.shard.pushable:
-        dtype, shape, sparse = held._exchange.shard.describe(name)
-        values = np.full((2, *shape[1:]) if sparse else shape, value, dtype)
-        found[name] = Rows(np.array([0, 3]), values) if sparse else values
-    return found
 
 
 def silence(held, trainer, seconds=31.0):
