@@ -258,8 +258,8 @@ def test_feeding_none_names_the_feed():
 
 
 def test_the_package_lists_what_users_call():
-    names = "OptaxOptimizer __version__ export flax_layer from_pytree jax_layer load save_delta shard_parameters"
-    assert dir(refluid) == [*names.split(), *"shrink_tables table_options to_flax to_jax to_pytree".split()]
+    names = "OptaxOptimizer __version__ applied_steps export flax_layer from_pytree jax_layer load save_delta".split()
+    assert dir(refluid) == [*names, *"shard_parameters shrink_tables table_options to_flax to_jax to_pytree".split()]
     assert all(callable(getattr(refluid, name)) for name in refluid.__all__)
 
 

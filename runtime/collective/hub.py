@@ -75,8 +75,9 @@ class Hub:
                 self._send([(None, {"beat": True}), *self._roster.tick(ticked)])
         if self._steps is not None:
             self._send([(None, {"hub_left": self._steps})])
-        for peer in list(self._peers.values()):
-            self._close(peer)
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:  # a rank, or somebody who has not become one
+                self._close(key.data)
         self._selector.close()
         self._listener.close()
 

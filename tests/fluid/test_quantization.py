@@ -122,6 +122,7 @@ def image_net():
     hidden = layers.conv2d(layers.conv2d(image, 4, 3, act="relu"), 4, 3, groups=4, act="relu", use_cudnn=False)
     prediction = layers.fc(hidden, 3, act="softmax")
     exe = fluid.Executor(fluid.CPUPlace())
+    fluid.default_startup_program().random_seed = 3  # KL clips one large value in 20 or so
     exe.run(fluid.default_startup_program())
     options = {"feed_var_names": ["image"], "fetch_list": [prediction], "exe": exe}
     return {"program": fluid.default_main_program().clone(for_test=True), **options}
@@ -142,7 +143,7 @@ def test_a_calibrator_saves_a_model_of_integers(algo, tmp_path):
     ops = program.global_block().ops
     assert [op.attr("is_negative_input") for op in ops if op.type == "quantize"] == [True, False]
     assert [len(op.attr("Scale_weights")) for op in ops if op.type == "conv2d"] == [4, 4]
-    np.testing.assert_allclose(exe.run(program, {"image": images[-1]}, targets)[0], expected, atol=0.03)
+    np.testing.assert_allclose(exe.run(program, {"image": images[-1]}, targets)[0], expected, atol=0.01)
 
 
 def test_a_calibrator_says_what_it_needs():
