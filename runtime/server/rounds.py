@@ -19,6 +19,7 @@ class Rounds:
         self.version = 0  # training steps, of all trainers together, that were applied
         self._pushed: dict[int, int] = {}  # trainer -> the sequence number of its push that waits
         self._applied: dict[int, int] = {}  # trainer -> that of its last push that was applied
+        self._gone: dict[int, int] = {}  # trainer -> that of its last push that a restart has lost for good
         self._left: set[int] = set()
         self.lost = 0  # pushes that were applied before a restart and are in no snapshot
 
@@ -41,8 +42,17 @@ class Rounds:
         self._pushed[trainer] = sequence
         return True
 
+    def give_up(self, trainer: int, sequence: int) -> None:
+        """Pushes until this one do not come any more: their trainer has had replies to them before a restart."""
+        self._gone[trainer] = sequence
+
+    def lacks(self, trainer: int, sequence: int) -> bool:
+        """Whether pushes until this one are still to be applied."""
+        return max(self._applied.get(trainer, 0), self._gone.get(trainer, 0)) < sequence
+
     def retract(self, trainer: int) -> bool:
-        """Forgets a push that waits for its update; whether there was one."""
+        """A new process goes on for a trainer: forgets a push that waits for its update; whether there was one."""
+        self._gone.pop(trainer, None)
         return self._pushed.pop(trainer, None) is not None
 
     def leave(self, trainer: int) -> None:

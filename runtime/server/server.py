@@ -153,7 +153,7 @@ class Server:
         return {
             trainer: last
             for trainer, last in until.items()
-            if rounds.counted(trainer) < last and trainer in members and not members[trainer].left
+            if rounds.lacks(trainer, last) and trainer in members and not members[trainer].left
         }
 
     def _ask(self, endpoint: str, request: Any) -> Any:
@@ -335,6 +335,10 @@ class Server:
             is_first = replaced.incarnation is None and not self._membership.is_added(caller.trainer)
             with nullcontext() if is_first else self._changed:  # after updates with pushes of the predecessor
                 self._attendance.begin_life(caller.trainer, replaced)
+        if request.acknowledged > self._exchange.rounds.counted(caller.trainer):
+            with self._changed:  # a snapshot may wait for them
+                self._exchange.rounds.give_up(caller.trainer, request.acknowledged)
+                self._changed.notify_all()
         self._barriers.passed(caller.trainer, member.earlier_barriers + request.barriers)
         return wire.encode(
             pb.JoinReply(

@@ -146,6 +146,7 @@ class Membership:
             pulls=pulls,
             host=self.host,
             barriers=self.barriers,
+            acknowledged=self._acknowledged[endpoint],
         )
         message = self._connections[endpoint].call("Join", wire.encode(request), _JOIN_TIMEOUT)
         reply = wire.decode(pb.JoinReply, message)

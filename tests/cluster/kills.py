@@ -271,7 +271,8 @@ def check(case, plan):
     found = {number: json.loads(path.read_text()) for number, path in _found(case)}
     if 0 not in found:
         return "the first trainer has not finished"
-    parameters = {endpoint: np.array(held) - _initial(case) for endpoint, held in found[0]["parameters"]}
+    last = max(_found(case), key=lambda pair: pair[1].stat().st_mtime_ns)[0]  # one that came back may push for longer
+    parameters = {endpoint: np.array(held) - _initial(case) for endpoint, held in found[last]["parameters"]}
     for number, each in found.items():
         missing = 0.0
         for endpoint, held in parameters.items():
@@ -281,7 +282,7 @@ def check(case, plan):
             missing += counted[number] - _pushes(case, held, number, counted, each["lost"])
         if missing != each["lost"] or (plan.logs and missing):
             return f"trainer {number}: {missing:g} pushes are missing, {each['lost']} are reported as lost"
-        for value in found[0]["rows"][number] if "rows" in found[0] else []:
+        for value in found[last]["rows"][number] if "rows" in found[last] else []:
             if value not in [held[number] for held in parameters.values()]:
                 return f"trainer {number}: a row has {value}, parameters {parameters}"
     return ""

@@ -180,6 +180,19 @@ def test_with_a_log_modes_whose_servers_remember_pulls_leave_no_trace(survives, 
         np.testing.assert_array_equal(value, expected)
 
 
+def test_a_snapshot_does_not_wait_for_pushes_that_a_restart_has_lost(survives):
+    survives(log=False)
+    job = Job(network(clipless), config=config("half_async"), sync_mode=False)
+    first, second = (job.servers[endpoint].server for endpoint in job.endpoints)
+    first._recovery.snapshot()
+    for step in range(3):
+        job.step(feeds(step))
+    second = restart(job, place=1)
+    assert second.applied() != first.applied()
+    first._recovery.snapshot()  # fails if it has to wait for a push
+    assert [trainer.session.lost_updates for trainer in job.trainers] == [3, 3]
+
+
 @pytest.mark.parametrize("mode", ["sync", "half_async", "async", "geo"])
 def test_all_servers_killed_without_a_log_go_back_to_one_moment(survives, monkeypatch, mode):
     monkeypatch.setattr("simulated_cluster.InMemoryConnection", Reconnecting)
