@@ -56,6 +56,13 @@ class Name(NamedTuple):
         return f"snapshot.{self.number:012d}.{self.id}"
 
 
+class Link(NamedTuple):
+    """A snapshot of a table that a delta may follow: its manifest, and its id."""
+
+    path: AnyPath
+    id: str
+
+
 @dataclass(frozen=True)
 class SavedSnapshot:
     """A complete snapshot in files."""
@@ -103,7 +110,7 @@ class Snapshots:
 
     def __init__(self, folder: AnyPath):
         self.folder = folder
-        self._chains: dict[str, list[AnyPath]] = {}  # parameter -> the manifests of its snapshots, whole one first
+        self._chains: dict[str, list[Link]] = {}  # parameter -> its complete snapshots, whole one first
         self._common: set[str] = set()  # folders of the last snapshot that all servers have
         self._begun = ""  # the folder of the last one that was begun
 
@@ -127,8 +134,8 @@ class Snapshots:
         try:
             for held in tables.values():
                 chain = self._chains.get(held.update.param, [])
-                base = held.table.since[layout.UNSAVED] or ""
-                if not 0 < len(chain) < _LONGEST_CHAIN or not has_changes_since(held.table, base, layout.UNSAVED):
+                base = chain[-1].id if 0 < len(chain) < _LONGEST_CHAIN else ""
+                if not has_changes_since(held.table, base, layout.UNSAVED):  # or they are those since one given up
                     base = ""
                 order = PartOrder(folder, new_id(), 0, base, chain=layout.UNSAVED)
                 begun.append((held, PartSnapshot(held.table, held.update.param, (0, SHARDS), order)))
@@ -141,7 +148,7 @@ class Snapshots:
     def write(self, name: Name, tree: Any, begun: list[tuple[HeldTable, PartSnapshot]]) -> Written:
         """Writes tables and state of a snapshot, which `complete` completes."""
         folder, names, size = self.folder / str(name), {}, 0
-        chains: dict[str, list[AnyPath]] = {}
+        chains: dict[str, list[Link]] = {}
         with ExitStack() as stack:
             for _, part in begun:
                 stack.callback(part.close)
@@ -149,13 +156,13 @@ class Snapshots:
                 param, order = held.update.param, part.order
                 names[param] = f"table.{place}"
                 chain = self._chains.get(param, []) if order.base else []
-                base = Base(relative(chain[-1], folder), order.base) if chain else None
+                base = Base(relative(chain[-1].path, folder), order.base) if chain else None
                 written = part.write()
                 about = describe_table(held.table, {}, weights_only=False)
                 path = folder / names[param]
                 with atomic_write(path) as stream:
                     stream.write(manifest_of(param, order.snapshot, about, [written], base).to_bytes())
-                chains[param] = [*chain, path]
+                chains[param] = [*chain, Link(path, order.snapshot)]
                 size += written.bytes
         described = {_STATE: _write(folder / _STATE, to_buffers(tree)), "tables": names}
         return Written(name, chains, described, size + described[_STATE]["bytes"])
@@ -180,7 +187,7 @@ class Snapshots:
 
     def tidy(self) -> None:
         """Removes what neither the last common snapshot nor the next one needs."""
-        kept = {path.parent.name for chain in self._chains.values() for path in chain}
+        kept = {link.path.parent.name for chain in self._chains.values() for link in chain}
         kept |= {*self._common, self._begun}
         for folder in self._folders():
             if folder.name not in kept:
@@ -202,7 +209,7 @@ class Written:
     """The files of a snapshot that is not complete yet."""
 
     name: Name
-    chains: dict[str, list[AnyPath]]
+    chains: dict[str, list[Link]]
     described: dict[str, Any]
     bytes: int
 

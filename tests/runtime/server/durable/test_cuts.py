@@ -11,6 +11,7 @@ import pytest
 from refluid.files.folder_locks import FolderInUseError
 from refluid.runtime.server.durable.cuts import Coordinator, CutError, check_name
 from refluid.runtime.server.durable.snapshots import SnapshotError
+from refluid.runtime.tables.kernels import layout
 from refluid.runtime.transport.wire import pb
 from small_server import ENDPOINTS, SmallServer, start, stop
 
@@ -177,6 +178,28 @@ def test_a_server_without_a_sibling_goes_on_and_servers_with_nothing_in_common_d
     alone = SmallServer(tmp_path, ENDPOINTS[0], {}, log=False)
     assert alone.total() == 1
     stop([alone])
+
+
+def test_no_snapshot_builds_on_one_that_was_given_up_after_its_tables_were_written(tmp_path):
+    options = {"log": False, "endpoints": ENDPOINTS[:1]}
+    (server,) = start(tmp_path, **options)
+    given_up = pb.CutRequest(id="0" * 32, number=2)
+    for _ in range(2):
+        server.push()
+        server.recovery.snapshot()
+    server.push()
+    given_up.phase = BEGIN
+    server.recovery.handle(given_up)
+    while server.table.since[layout.UNSAVED] is None:
+        assert server.recovery._part._thread.is_alive()
+    given_up.phase = ABANDON  # as when another server is being restarted
+    server.recovery.handle(given_up)
+    server.push()
+    server.recovery.snapshot()
+    stop([server])
+    (server,) = start(tmp_path, **options)
+    assert server.total() == 4
+    stop([server])
 
 
 def test_two_processes_do_not_share_a_folder(tmp_path):
