@@ -80,6 +80,7 @@ class Attendance:
         while returned:
             trainer = returned.pop()
             self._membership.members[trainer].earlier_barriers += self._barriers.enter(trainer)
+            self._record(trainer)  # a log has that it was evicted
             self._tell(trainer, BACK, f"{self._membership.name(trainer)} is back")
 
     def first_push(self, trainer: int) -> None:

@@ -94,7 +94,7 @@ class Membership:
     def restore(self, state: Mapping[str, Any], now: float) -> None:
         """The inverse of `state`: trainers have just been seen, and must join again before they train on."""
         for trainer, kept in state.items():
-            self.members[int(trainer)] = Member(**kept, joined=now, seen=now, must_join=not kept["left"])
+            self.members[int(trainer)] = Member(**kept, joined=now, seen=now, must_join=True)
 
     def decide(self, attempt: JoinAttempt, now: float) -> Admission:
         """Whether a process may join, as far as is known at time ``now``."""

@@ -351,13 +351,12 @@ class Server:
         )
 
     def _handle_exchange(self, message: bytes) -> Buffers:
-        request = wire.decode(pb.ExchangeRequest, message)
-        now = time.monotonic()
-        member = self._membership.see(request.caller.trainer, request.caller.incarnation, now)
-        member.active = now
+        request = self._receive(pb.ExchangeRequest, message)
+        member = self._membership.members[request.caller.trainer]
+        member.active = time.monotonic()
         self._check_joined(member)
         with self._changed:
-            self._membership.see(request.caller.trainer, request.caller.incarnation, now)  # nobody has replaced it
+            self._see(request.caller)  # nobody has replaced it
             self._attendance.welcome_back()
             if request.purpose == pb.ExchangeRequest.STEP and not member.has_pushed:
                 self._attendance.first_push(request.caller.trainer)
@@ -409,7 +408,9 @@ class Server:
             raise self.failure.with_traceback(None)
 
     def _leave(self, message: bytes) -> Buffers:
-        request = self._receive(pb.LeaveRequest, message)
+        request = wire.decode(pb.LeaveRequest, message)
+        caller = request.caller
+        self._membership.see(caller.trainer, caller.incarnation, time.monotonic())  # it need not join in order to leave
         with self._changed:
             self._attendance.leave(request.caller.trainer, request.failure)
         self._wait_for_log()
@@ -457,8 +458,21 @@ class Server:
     def _receive(self, kind: Any, message: bytes) -> Any:
         """Decodes a request, and records that its trainer was seen."""
         request = wire.decode(kind, message)
-        self._membership.see(request.caller.trainer, request.caller.incarnation, time.monotonic())
+        self._see(request.caller)
         return request
+
+    def _see(self, caller: Any) -> None:
+        """Records a message of a trainer.
+
+        Raises:
+            RestartedError: it has joined a predecessor of this server, which knows nobody of its number or, from an old
+              snapshot, another process. Only when it joins it is clear who holds the id.
+        """
+        known = self._membership.members.get(caller.trainer)
+        is_holder = known is not None and known.incarnation == caller.incarnation
+        if known is None or known.incarnation is None or (known.must_join and not is_holder):
+            raise RestartedError(f"trainer {caller.trainer} has not joined server {self.endpoint} since it started")
+        self._membership.see(caller.trainer, caller.incarnation, time.monotonic())
 
     # Methods that other servers and `refluid status` call
 
