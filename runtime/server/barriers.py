@@ -30,6 +30,7 @@ class Barriers:
         """A trainer that joins says how many barriers it has passed: a restarted server may not know."""
         if trainer in self._arrived:
             self._arrived[trainer] = max(self._arrived[trainer], number)
+            self._drop_passed()
 
     def enter(self, trainer: int) -> int:
         """Waits for a trainer from now on: a new one, or one that had left; returns how many barriers it has missed."""

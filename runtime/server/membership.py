@@ -16,7 +16,7 @@ from refluid.runtime.observe.waits import Wait
 
 TAKEOVER_AFTER = 2.2  # heartbeats of silence
 _KEPT = (  # of a member, across restarts of the server
-    "incarnation", "host", "left", "evicted", "steps", "progress", "earlier_barriers", "replaces",
+    "incarnation", "host", "left", "evicted", "steps", "progress", "earlier_barriers", "replaces", "has_pushed",
 )  # fmt: skip
 
 
@@ -116,10 +116,15 @@ class Membership:
             return None
         new = Member(attempt.incarnation, attempt.host, now, now, steps=member.steps, progress=member.progress)
         new.replaces = member.incarnation is not None and not (member.left and not member.evicted)
-        self.members[attempt.trainer] = new
+        self.members = {**self.members, attempt.trainer: new}  # others may be looking at them just now
         if member.incarnation is not None or self.is_added(attempt.trainer):
             self._catch_up(attempt.trainer)
         return member
+
+    def replaces(self, attempt: JoinAttempt) -> bool:
+        """Whether a process goes on for another one, or is added: it is more than the first of its id."""
+        member = self.members.get(attempt.trainer)
+        return member is None or member.incarnation not in (None, attempt.incarnation)
 
     def is_added(self, trainer: int) -> bool:
         """Whether a trainer is none of those that the job began with."""
@@ -231,8 +236,10 @@ class Membership:
 
     def applied(self, trainer: int, steps: int) -> None:
         """Records that steps of a trainer were applied."""
-        self.members[trainer].steps += steps
-        self.members[trainer].progress += steps
+        member = self.members[trainer]
+        member.steps += steps
+        member.progress += steps
+        member.has_pushed = True
 
     def idle_since(self) -> float | None:
         """When the last message but heartbeats arrived from a trainer, once one has left and others have not."""

@@ -320,26 +320,16 @@ class Server:
         self._check_failure()
         caller = request.caller
         attempt = JoinAttempt(caller.trainer, caller.incarnation, request.host, time.monotonic())
-        while True:
-            now = time.monotonic()
-            with self._joining:
-                admission = self._membership.decide(attempt, now)
-                if admission is Admission.GRANTED:
-                    replaced = self._membership.join(attempt, now)
-                    break
-            if admission is Admission.REFUSED:
-                raise ValueError(self._membership.refusal(attempt, now))
-            time.sleep(_DECIDE_EVERY)
+        self._admit(attempt)
         member = self._membership.members[caller.trainer]
-        if replaced is not None:
-            is_first = replaced.incarnation is None and not self._membership.is_added(caller.trainer)
-            with nullcontext() if is_first else self._changed:  # after updates with pushes of the predecessor
-                self._attendance.begin_life(caller.trainer, replaced)
         if request.acknowledged > self._exchange.rounds.counted(caller.trainer):
             with self._changed:  # a snapshot may wait for them
                 self._exchange.rounds.give_up(caller.trainer, request.acknowledged)
                 self._changed.notify_all()
-        self._barriers.passed(caller.trainer, member.earlier_barriers + request.barriers)
+        if member.earlier_barriers + request.barriers > self._barriers.reached(caller.trainer):
+            with self._changed:
+                self._barriers.passed(caller.trainer, member.earlier_barriers + request.barriers)
+                self._changed.notify_all()
         return wire.encode(
             pb.JoinReply(
                 incarnation=self.incarnation,
@@ -349,6 +339,23 @@ class Server:
                 heartbeat_seconds=self._liveness.heartbeat,
             )
         )
+
+    def _admit(self, attempt: JoinAttempt) -> None:
+        """Makes a process the holder of its id, once it is clear that nobody else is."""
+        while True:
+            replaces = self._membership.replaces(attempt)
+            # Between two updates and two snapshots, which know either of the one process or of the other.
+            with self._changed if replaces else nullcontext(), self._joining:
+                now = time.monotonic()
+                admission = self._membership.decide(attempt, now)
+                if admission is Admission.GRANTED and replaces == self._membership.replaces(attempt):
+                    replaced = self._membership.join(attempt, now)
+                    if replaced is not None:
+                        self._attendance.begin_life(attempt.trainer, replaced)
+                    return
+            if admission is Admission.REFUSED:
+                raise ValueError(self._membership.refusal(attempt, now))
+            time.sleep(_DECIDE_EVERY)
 
     def _handle_exchange(self, message: bytes) -> Buffers:
         request = self._receive(pb.ExchangeRequest, message)

@@ -11,6 +11,7 @@ from cluster.jobs import wait_until
 from refluid import flags
 from refluid.errors import LostTrainerError
 from refluid.runtime.server import exchange, server
+from refluid.runtime.server.membership import Membership
 from refluid.runtime.transport.wire import pb
 
 WAIT = pb.ExchangeRequest.WAIT
@@ -226,6 +227,22 @@ def test_a_successor_in_async_mode_passes_barriers_where_nobody_waits(job):
     assert not new.barrier(1).pending
     new.push(gradients(held))
     assert new.barrier(2).pending and not here.barrier(2).pending
+
+
+@pytest.mark.parametrize(("number", "incarnation"), [(1, 99), (2, 12)])
+def test_who_takes_a_place_or_is_added_does_so_between_two_updates(job, monkeypatch, number, incarnation):
+    join, locked = Membership.join, []
+
+    def watched(members, *arguments):
+        locked.append(held._changed._is_owned())
+        return join(members, *arguments)
+
+    held, (_, other) = job(sync_mode=False)
+    monkeypatch.setattr(Membership, "join", watched)
+    other.join()
+    held._membership.leave(1, time.monotonic())
+    Trainer(held, number, incarnation).join(trainers=3)
+    assert locked == [False, True], "who joins again need not wait"
 
 
 def test_a_trainer_that_was_left_out_meets_the_others_at_their_next_barrier(job):

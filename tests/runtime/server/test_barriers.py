@@ -67,3 +67,10 @@ def test_a_restarted_server_knows_where_trainers_were():
     barriers.leave(2)
     again.restore(barriers.state())
     assert again.missing(1) == [] and again.missing(2) == [0, 1] and again.enter(2) == 0
+
+
+def test_a_restarted_server_hears_how_far_trainers_are_and_counts_new_ones_as_far():
+    again = Barriers(2)
+    for trainer in range(2):
+        again.passed(trainer, 7)
+    assert again.enter(2) == 7 and again.missing(8) == [0, 1, 2]

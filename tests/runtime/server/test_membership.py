@@ -84,6 +84,14 @@ def test_an_id_that_is_free_again_is_handed_over_at_once(how):
     assert members.decide(attempt(began=1.5), now=1.5) is Admission.GRANTED
 
 
+def test_who_looks_at_trainers_may_go_on_when_another_one_is_added():
+    members = joined(7, 8)
+    looking = iter(members.members.items())
+    next(looking)
+    members.join(attempt(began=1.0, trainer=2), now=1.0)
+    assert [trainer for trainer, _ in looking] == [1] and members.present() == [0, 1, 2]
+
+
 def test_of_two_processes_that_wait_for_one_id_one_gets_it():
     members = joined(7)
     second, third = attempt(1.0, 98), attempt(2.0, 99)

@@ -121,3 +121,18 @@ def test_a_server_that_lost_everything_takes_no_push_of_a_trainer_that_has_not_n
         with pytest.raises(RestartedError, match="trainer 0 has not joined server 127.0.0.1:1"):
             request()
     assert held.round == 0
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_successor_that_has_trained_waits_at_barriers_also_after_a_restart(job, log):
+    servers, (here, _) = job(log=log, **ASYNC)
+    new = Trainer(servers.held, 1, incarnation=99)
+    new.join()
+    new.push(gradients(servers.held))
+    if not log:
+        servers.save()
+    servers.restart()
+    talk_to(servers, here, new)
+    here.join()
+    new.join()
+    assert new.barrier(1).pending and not here.barrier(1).pending and not new.barrier(1).pending
