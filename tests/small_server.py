@@ -95,7 +95,8 @@ def start(folder, **options):
     for endpoint in endpoints:
         SmallServer(folder, endpoint, peers, **options)
     for server in peers.values():
-        server.recovery.wait_for_first()
+        with server.lock:
+            server.lock.wait_for(lambda recovery=server.recovery: recovery.has_first)
         if server.recovery._thread is not None:
             server.recovery._thread.join()
     return [peers[endpoint] for endpoint in endpoints]

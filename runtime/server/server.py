@@ -44,6 +44,7 @@ _KEPT = 64  # failures that are remembered, so that the same one is not logged a
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
 _CUT_TIMEOUT = 20.0  # seconds
 _PAUSED = 5.0  # seconds between two checks, which come every second: this process did not run
+_FIRST_SNAPSHOT = "the first snapshot of all servers"
 _LASTING = (pb.ExchangeRequest.STEP, pb.ExchangeRequest.WAIT, pb.ExchangeRequest.OFFER, pb.ExchangeRequest.START)
 REFUSALS = (KeyError, ValueError, IndexError, TypeError)  # what a request is refused with; others are failures
 
@@ -373,9 +374,17 @@ class Server:
         if self._recovery is not None and request.purpose in _LASTING:
             if not had_parameters and self.has_parameters:
                 self._recovery.snapshot_soon()
-            self._recovery.wait_for_first()
+            if not self._has_first_snapshot(self._recovery):
+                return wire.encode(pb.ExchangeReply(pending=True, awaited=[_FIRST_SNAPSHOT]))
             self._recovery.wait(last)
         return reply
+
+    def _has_first_snapshot(self, recovery: Recovery) -> bool:
+        """Waits for it as for anything else: not longer than a reply may take, and not for a job that has failed."""
+        if recovery.has_first:
+            return True
+        with self._changed:
+            return self._exchange.wait_for(lambda: recovery.has_first)
 
     def _check_joined(self, member: Member) -> None:
         if member.must_join:

@@ -129,8 +129,10 @@ class Part:
                 self._tail.end()
             for _, part in self._begun:
                 part.close()
-            self._ended(self, failure)
-            self._done.set()
+            try:
+                self._ended(self, failure)
+            finally:
+                self._done.set()
 
     def _wait(self) -> list[bytes]:
         """What the server did until it had all pushes that belong to the snapshot."""

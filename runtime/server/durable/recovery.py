@@ -227,11 +227,16 @@ class Recovery:
         if self._log is not None:
             self._log.wait(number)
 
-    def wait_for_first(self) -> None:
-        """Returns when there is a snapshot to begin with; without the lock."""
-        self._first.wait()
+    @property
+    def has_first(self) -> bool:
+        """Whether there is a snapshot to begin with, or will be none.
+
+        Raises:
+          SnapshotError: it could not be written.
+        """
         if self._failed and self._round is None:
             raise SnapshotError(self._failed)
+        return self._first.is_set()
 
     # Deciding when there is a snapshot
 
@@ -345,15 +350,23 @@ class Recovery:
             if not isinstance(failure, CutError):
                 self._failed = f"cannot write a snapshot to {self._snapshots.folder}: {failure}"
                 self._lines.error("snapshot failed", folder=self._snapshots.folder, reason=str(failure))
-                self._first.set()
+                self._set_first()
             return
         self._failed, self._round, self._number = "", part.round, max(self._number, part.name.number)
         self._written_at = time.monotonic()
+        self._set_first()
         first = part.first_record
         if self._log is not None and first is not None:
-            self._log.drop_before(first)
-        self._first.set()
+            try:
+                self._log.drop_before(first)
+            except OSError as error:  # they are in nobody's way, and go with the next ones
+                self._lines.warning("cannot remove files of the log", folder=self._log_folder, reason=str(error))
         self._lines.info("wrote a snapshot", round=self._round, bytes=part.size, seconds=part.seconds)
+
+    def _set_first(self) -> None:
+        with self._lock:
+            self._first.set()
+            self._lock.notify_all()
 
     @property
     def writing_since(self) -> float | None:

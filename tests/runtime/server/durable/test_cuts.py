@@ -10,6 +10,7 @@ import pytest
 
 from refluid.files.folder_locks import FolderInUseError
 from refluid.runtime.server.durable.cuts import Coordinator, CutError, check_name
+from refluid.runtime.server.durable.log import Log
 from refluid.runtime.server.durable.snapshots import SnapshotError
 from refluid.runtime.tables.kernels import layout
 from refluid.runtime.transport.wire import pb
@@ -265,6 +266,23 @@ def test_snapshots_on_a_remote_file_system(monkeypatch):
     folder.remove()
 
 
+def test_files_of_the_log_that_cannot_be_removed_are_in_nobodys_way(tmp_path, monkeypatch, caplog):
+    (server,) = start(tmp_path, endpoints=ENDPOINTS[:1])
+    server.push()
+
+    def refuse(*_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Log, "drop_before", refuse)
+        server.recovery.snapshot()
+    assert "cannot remove files of the log" in caplog.text and "Input/output error" in caplog.text
+    server.push()
+    server.recovery.snapshot()
+    assert len([*(tmp_path / "log" / "one_1").glob("log.*")]) == 1
+    stop([server])
+
+
 def test_a_full_disk_costs_a_snapshot_and_training_goes_on(tmp_path, monkeypatch):
     servers = start(tmp_path, log=False)
     for server in servers:
@@ -280,7 +298,7 @@ def test_a_full_disk_costs_a_snapshot_and_training_goes_on(tmp_path, monkeypatch
     with pytest.raises(CutError, match="No space left"):
         servers[0].recovery.snapshot()
     for server in servers:
-        server.recovery.wait_for_first()  # does not raise: there is one to go back to
+        assert server.recovery.has_first, "does not raise: there is one to go back to"
         server.push()
     assert "No space left" in servers[0].recovery.status()["problem"]
     monkeypatch.undo()

@@ -19,14 +19,15 @@ class Servers:
         self.start()
 
     def start(self):
-        (self.held,) = make_servers(**self._options).values()
+        self.held, *self.others = make_servers(**self._options).values()
 
     def restart(self):
         self.crash()
         self.start()
 
     def crash(self):
-        self.held._recovery.close(finished=False)
+        for each in (self.held, *self.others):
+            each._recovery.close(finished=False)
 
     def save(self):
         self.held._recovery.snapshot()
@@ -56,6 +57,16 @@ def job(monkeypatch, tmp_path):
     yield make
     for servers in made:
         servers.crash()
+
+
+def test_nobody_hangs_who_waits_for_the_first_snapshot(job):
+    servers, trainers = job(log=False, count=2, trainers=1)  # the other server has no parameters to save
+    reply, _ = trainers[0].exchange(pb.ExchangeRequest.OFFER)
+    assert reply.pending and list(reply.awaited) == ["the first snapshot of all servers"]
+    with servers.held._changed:
+        servers.held._exchange.fail(RuntimeError("the job has failed"))
+    with pytest.raises(RuntimeError, match="the job has failed"):
+        trainers[0].exchange(pb.ExchangeRequest.OFFER)
 
 
 def lose(servers, trainer):
