@@ -29,11 +29,11 @@ class SmallServer:
         self.value, self.last, self.left, self.round = np.zeros(1000), dict.fromkeys(range(trainers), 0), set(), 0
         (self.table,) = make("sgd")
         self.tables = {"emb": SimpleNamespace(table=self.table, update=SimpleNamespace(param="emb"))}
-        self.lock, self.peers = threading.Condition(), peers
+        self.lock, self.writing, self.peers = threading.Condition(), threading.Lock(), peers
         where = (folder, "snapshots"), (folder, "log") if log else None
         settings = Settings(where[0][0] / where[0][1], 60.0, where[1] and where[1][0] / where[1][1], 1 << 20, syncs)
         self.recovery = Recovery(
-            settings, self, self.lock, threading.Lock(), {"endpoint": endpoint}, endpoints, self._ask, Lines("server")
+            settings, self, self.lock, self.writing, {"endpoint": endpoint}, endpoints, self._ask, Lines("server")
         )
         peers[endpoint] = self
         self.recovery.begin()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from refluid.runtime.server.durable.cuts import CutError, Tail
 from refluid.runtime.server.durable.records import is_within
-from refluid.runtime.server.durable.snapshots import Name, Snapshots
+from refluid.runtime.server.durable.snapshots import Name, Snapshots, Written
 from refluid.runtime.server.held_tables import HeldTable
 from refluid.runtime.transport.wire import pb
 
@@ -35,6 +35,7 @@ class Part:
 
     Args:
       described: what the manifest says of the server.
+      written: called when tables are in files, or will not be: others may save them then.
       ended: called when the files are complete or, with a reason, will not be.
     """
 
@@ -45,12 +46,14 @@ class Part:
         snapshots: Snapshots,
         lock: threading.Condition,
         described: Mapping[str, Any],
+        written: Callable[[], object],
         ended: Callable[[Part, Exception | None], None],
     ):
         self.name, self.applied, self.round = name, server.applied(), server.round
         self.size, self.problem = 0, ""
         self._server, self._snapshots, self._lock = server, snapshots, lock
-        self._described, self._ended = {**described, "round": server.round, "time": time.time()}, ended
+        self._described = {**described, "round": server.round, "time": time.time()}
+        self._written, self._ended = written, ended
         self.first_record: int | None = described["first_record"]
         self._began = time.monotonic()
         self._tail, self._until = Tail(), {}
@@ -116,9 +119,7 @@ class Part:
     def _run(self) -> None:
         failure: Exception | None = None
         try:
-            self._server.settle()
-            written = self._snapshots.write(self.name, self._tree, self._begun)
-            self._tree = {}
+            written = self._write()
             records = self._wait()
             described = {**self._described, "until": {str(trainer): last for trainer, last in self._until.items()}}
             self.size = self._snapshots.complete(written, records, described)
@@ -127,12 +128,21 @@ class Part:
         finally:
             with self._lock:
                 self._tail.end()
-            for _, part in self._begun:
-                part.close()
             try:
                 self._ended(self, failure)
             finally:
                 self._done.set()
+
+    def _write(self) -> Written:
+        """Writes the state. Tables are free then, however long pushes are awaited: a trainer that saves may be why."""
+        try:
+            self._server.settle()
+            return self._snapshots.write(self.name, self._tree, self._begun)
+        finally:
+            self._tree = {}
+            for _, part in self._begun:
+                part.close()
+            self._written()
 
     def _wait(self) -> list[bytes]:
         """What the server did until it had all pushes that belong to the snapshot."""

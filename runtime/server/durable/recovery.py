@@ -333,7 +333,8 @@ class Recovery:
                 first = None if self._log is None else self._log.rotate()
                 log = "" if self._log is None else self._log.id
                 described = {**self._described, "log": log, "first_record": first}
-                part = Part(name, self._server, self._snapshots, self._lock, described, self._ended)
+                written = self._writing.release
+                part = Part(name, self._server, self._snapshots, self._lock, described, written, self._ended)
                 self._part = part  # from now on it hears what is recorded
                 pause = time.perf_counter() - began
         except BaseException:
@@ -345,7 +346,6 @@ class Recovery:
 
     def _ended(self, part: Part, failure: Exception | None) -> None:
         """The files of a snapshot are complete, or will not be."""
-        self._writing.release()
         if failure is not None:
             if not isinstance(failure, CutError):
                 self._failed = f"cannot write a snapshot to {self._snapshots.folder}: {failure}"

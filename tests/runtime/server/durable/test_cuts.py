@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.jobs import wait_until
 from refluid.files.folder_locks import FolderInUseError
 from refluid.runtime.server.durable.cuts import Coordinator, CutError, check_name
 from refluid.runtime.server.durable.log import Log
@@ -80,6 +81,13 @@ def test_a_snapshot_is_not_named_by_a_path(id):
         check_name(pb.CutRequest(id=id, number=1))
 
 
+def await_end_of_second(servers, snapshot):
+    """Waits until the last server has heard where a second snapshot ends."""
+    recovery = servers[1].recovery
+    while recovery._part.name.number < 2 or not recovery._part._told.is_set():
+        assert snapshot.is_alive()
+
+
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_pushes_that_are_under_way_belong_to_it_and_later_ones_do_not(tmp_path, ahead):
     servers = start(tmp_path, log=False)
@@ -89,8 +97,7 @@ def test_pushes_that_are_under_way_belong_to_it_and_later_ones_do_not(tmp_path, 
     servers[ahead].push(0)  # the other server does not have it yet
     snapshot = threading.Thread(target=servers[0].recovery.snapshot)
     snapshot.start()
-    while servers[1].recovery._part.name.number < 2 or not servers[1].recovery._part._told.is_set():
-        assert snapshot.is_alive()
+    await_end_of_second(servers, snapshot)
     servers[ahead].push(1)
     servers[1 - ahead].push(1)
     servers[1 - ahead].push(0)
@@ -102,6 +109,19 @@ def test_pushes_that_are_under_way_belong_to_it_and_later_ones_do_not(tmp_path, 
     assert [server.total() for server in again] == [3, 3]
     assert [server.recovery.restored for server in again] == [True, True]
     stop(again)
+
+
+def test_tables_can_be_saved_while_a_snapshot_waits_for_pushes(tmp_path):
+    servers = start(tmp_path, log=False)
+    servers[0].push(0)
+    snapshot = threading.Thread(target=servers[0].recovery.snapshot)
+    snapshot.start()
+    await_end_of_second(servers, snapshot)  # which waits for a push
+    assert servers[1].writing.acquire(timeout=30) and snapshot.is_alive()
+    servers[1].writing.release()
+    servers[1].push(0)
+    snapshot.join()
+    stop(servers)
 
 
 def test_a_trainer_that_has_left_is_not_awaited(tmp_path):
@@ -129,7 +149,9 @@ def test_pushes_at_any_time_are_in_it_on_all_servers_or_on_none(tmp_path):
     trainers = [threading.Thread(target=train, args=[trainer]) for trainer in range(2)]
     for each in trainers:
         each.start()
+    before = [0, 0]
     for _ in range(5):
+        wait_until(lambda last=before: sum(pushed) > sum(last))
         before = list(pushed)
         servers[0].recovery.snapshot()
         for server in servers:  # as a server would find it
