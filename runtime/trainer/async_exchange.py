@@ -74,7 +74,7 @@ class AsyncExchange(TrainerExchange):
             self.worst_staleness = max(self.worst_staleness, self.staleness)
             if self._resumed is not None:
                 self._ahead.stepped(time.perf_counter() - self._resumed)
-            self._queue.add(self._pushes, values, self.session.seen, apart=self.session.is_catching_up)
+            self._queue.add(self._pushes, values, self.session.seen, apart=self.session.to_catch_up > 0)
             self.session.step += 1
             self._stepped += 1
             mine = self._stepped

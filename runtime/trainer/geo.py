@@ -55,7 +55,7 @@ class GeoExchange(TrainerExchange):
             grads = on_host(env[trained.grad])
             assert isinstance(grads, Rows)
             self.session.copies.train(trained.table.name, grads, float(np.asarray(env[trained.rate]).reshape(-1)[0]))
-        return self._exchange(env) if self._since >= self.plan.geo_steps else {}
+        return self._exchange(env) if self._since >= self.session.steps_to_merge(self.plan.geo_steps) else {}
 
     def flush(self) -> None:
         """Pushes the deltas of the steps since the last exchange; what others have changed is pulled by the next."""

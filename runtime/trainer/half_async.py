@@ -65,7 +65,7 @@ class HalfAsyncExchange(TrainerExchange):
             self.staleness = self._merged.steps
             self.worst_staleness = max(self.worst_staleness, self.staleness)
             self._merged.add(pushes, values, self.session.seen)
-            if self._merged.steps >= self.merges:
+            if self._merged.steps >= self.session.steps_to_merge(self.merges):
                 self._send()
             fresh, self._fresh = self._fresh, {}
         return fresh

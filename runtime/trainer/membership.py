@@ -79,6 +79,7 @@ class Membership:
         self._applied: dict[str, int] = {}  # steps of this trainer, of all its processes, that a server had at a join
         self._passed_over: dict[str, int] = {}  # steps to come that a server has of a predecessor, and others have not
         self._told: dict[int, str] = {}  # the last event that was heard of another trainer
+        self._noting = threading.Lock()  # threads whose requests have failed join a restarted server at the same time
         self._stopped = threading.Event()
         self._hearts: list[threading.Thread] = []  # one for each server: none waits for the reply of another
 
@@ -150,6 +151,11 @@ class Membership:
         )
         message = self._connections[endpoint].call("Join", wire.encode(request), _JOIN_TIMEOUT)
         reply = wire.decode(pb.JoinReply, message)
+        with self._noting:
+            self._note(endpoint, reply)
+
+    def _note(self, endpoint: str, reply: Any) -> None:
+        """Notes what a server has said at a join."""
         if reply.HasField("steps"):
             self._applied[endpoint] = reply.steps
         known = self._incarnations.get(endpoint)
@@ -193,13 +199,16 @@ class Membership:
             self._log.warning("goes on for an earlier process of this trainer", steps=self.applied, applied=known)
 
     @property
-    def is_catching_up(self) -> bool:
-        """Whether steps to come are applied on some servers and not on others."""
-        return any(self._passed_over.values())
+    def to_catch_up(self) -> int:
+        """So many steps to come are applied on some servers and not on others: a push stands for no more of them."""
+        return min(filter(None, self._passed_over.values()), default=0)
 
     def count_push(self, endpoint: str, steps: int) -> None:
-        """Numbers a push; one that stands for steps that the server has keeps the number of the last one."""
-        if self._passed_over.get(endpoint, 0) >= steps > 0:
+        """Numbers a push; one that stands for steps that the server has keeps the number of the last one.
+
+        So does one between two steps: it is a part of what the next one stands for.
+        """
+        if self._passed_over.get(endpoint, 0) >= max(steps, 1):
             self._passed_over[endpoint] -= steps
         else:
             self._passed_over[endpoint] = 0
@@ -244,6 +253,9 @@ class Membership:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                     self.failure = self.failure or error.details() or str(error)
                 continue  # the exchange that needs the server reports it
+            except Exception as error:  # noqa: BLE001 - such as a file of secrets that is being replaced
+                self._log.warning("could not send a heartbeat", server=endpoint, reason=str(error))
+                continue
             reply = wire.decode(pb.HeartbeatReply, message)
             self._awaited[endpoint] = time.monotonic(), from_message(reply.waits)
             for notice in reply.notices:

@@ -85,9 +85,13 @@ class ServerCalls:
         return self._members.lost
 
     @property
-    def is_catching_up(self) -> bool:
-        """Whether some servers have steps of an earlier process of this trainer that others lack: push one by one."""
-        return self._members.is_catching_up
+    def to_catch_up(self) -> int:
+        """How many steps of an earlier process of this trainer some servers have and others lack, if there are any."""
+        return self._members.to_catch_up
+
+    def steps_to_merge(self, steps: int) -> int:
+        """For how many steps a push may stand that else stands for ``steps``: servers take it as a whole, or not."""
+        return min(steps, self.to_catch_up or steps)
 
     def applied_steps(self) -> int:
         """The steps of this trainer, of all its processes, that are applied on the servers now."""

@@ -33,7 +33,7 @@ class Servers:
         self.may_reply.set()
         self.pushing = threading.Semaphore(0)
         self.failure = None
-        self.is_catching_up = False
+        self.to_catch_up = 0
         self.on_leave = self.on_flush = self.declare = lambda *_: None
 
     def push(self, messages, steps, seen):

@@ -68,6 +68,20 @@ def test_three_steps_are_one_update_with_the_mean_of_their_gradients(tmp_path):
     assert seen[3][1] == pytest.approx(expected, rel=1e-5)
 
 
+def test_steps_that_one_server_has_of_a_predecessor_are_not_merged_with_later_ones():
+    fluid.set_flags({FLAG: 3})
+    with servers(**HALF) as endpoints:
+        trainer = Role(endpoints, **HALF)
+        trainer.start()
+        session.current()._members._passed_over[endpoints[0]] = 2
+        seen = []
+        for seed in range(5):
+            trainer.step(seed)
+            seen.append(rounds())
+        assert seen == [[0, 0], [0, 1], [0, 1], [0, 1], [1, 2]]
+        trainer.close()
+
+
 def test_threads_share_a_merge_and_the_state_of_the_program():
     fluid.set_flags({FLAG: 2})
     with servers(normalised=True, **HALF) as endpoints:
