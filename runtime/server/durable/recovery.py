@@ -73,6 +73,7 @@ class Recovery:
         self._written_at: float | None = None  # when the last snapshot was complete
         self._changes = self._saved_changes = 0  # what was recorded, altogether and at the last common snapshot
         self._number = 0  # of the last snapshot
+        self._common: Name | None = None  # the last one that all servers had when this one began
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None  # of the first server, while there is a snapshot
         self._snapshot_since: float | None = None  # when the one that is being made was begun
@@ -108,7 +109,7 @@ class Recovery:
                 self._replay("replayed the end of the snapshot", enumerate(saved.tail(), 1), 0)
             if self._log_folder is not None and first is not None:
                 last = self._replay("replayed the log", read_log(self._log_folder, first), first - 1)
-            self._snapshots.is_common(saved)
+            self._snapshots.keep(saved, *self._common_one(saved))
         self._snapshots.tidy()
         if self._log_folder is not None:
             after = None if first is not None else "" if saved is None else str(saved.name)
@@ -124,6 +125,8 @@ class Recovery:
         own = self._snapshots.names()
         siblings = {each: Snapshots(self._settings.snapshots / _folder_name(each)).names() for each in self._endpoints}
         self._number = max((name.number for names in siblings.values() for name in names), default=0)
+        common = [name for name in own if all(name in names or not names for names in siblings.values())]
+        self._common = common[0] if common else None
         if not own:
             return None, None, False
         newest = self._snapshots.read(own[0])
@@ -138,15 +141,24 @@ class Recovery:
                 "other servers have no snapshots here; what they go on with may be of another moment",
                 folder=self._settings.snapshots, servers=", ".join(absent),
             )  # fmt: skip
-        common = [name for name in own if all(name in names or not names for names in siblings.values())]
-        if common:
-            return self._snapshots.read(common[0]), None, False
+        if self._common is not None:
+            return self._snapshots.read(self._common), None, False
         if not any(newest.manifest["until"].values()):
             return None, None, False  # nobody has trained yet
         raise SnapshotError(
             f"the servers of this job have no snapshot in common in {self._settings.snapshots}; to begin anew, remove "
             "that folder"
         )
+
+    def _common_one(self, saved: SavedSnapshot) -> list[SavedSnapshot]:
+        """The last snapshot that all servers have, if it is another one: a server that loses its log needs it."""
+        if self._common in (None, saved.name):
+            return []
+        try:
+            return [self._snapshots.read(self._common)]
+        except SnapshotError as error:
+            self._lines.warning("the last common snapshot is of no use", reason=str(error))
+            return []
 
     def _restore(self, saved: SavedSnapshot) -> None:
         """Takes over the state in a snapshot."""
@@ -309,7 +321,7 @@ class Recovery:
             part.abandon("another server could not take part")
             self._snapshots.tidy()
         elif not part.problem:
-            self._snapshots.is_common(self._snapshots.read(name))
+            self._snapshots.keep(self._snapshots.read(name))
             self._snapshots.tidy()
         return pb.CutReply()
 

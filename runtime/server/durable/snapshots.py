@@ -111,7 +111,7 @@ class Snapshots:
     def __init__(self, folder: AnyPath):
         self.folder = folder
         self._chains: dict[str, list[Link]] = {}  # parameter -> its complete snapshots, whole one first
-        self._common: set[str] = set()  # folders of the last snapshot that all servers have
+        self._kept: set[str] = set()  # folders of the last snapshot that all servers have
         self._begun = ""  # the folder of the last one that was begun
 
     def names(self) -> list[Name]:
@@ -181,21 +181,21 @@ class Snapshots:
         self._chains = written.chains
         return written.bytes + about_tail["bytes"]
 
-    def is_common(self, saved: SavedSnapshot | None) -> None:
-        """All servers have this snapshot: it is kept, with what it is based on, until they have another."""
-        self._common = set() if saved is None else saved.folders()
+    def keep(self, *saved: SavedSnapshot) -> None:
+        """Keeps these snapshots, with what they are based on, and not those that were kept before."""
+        self._kept = {folder for each in saved for folder in each.folders()}
 
     def tidy(self) -> None:
-        """Removes what neither the last common snapshot nor the next one needs."""
+        """Removes what neither those that are kept nor the next one needs."""
         kept = {link.path.parent.name for chain in self._chains.values() for link in chain}
-        kept |= {*self._common, self._begun}
+        kept |= {*self._kept, self._begun}
         for folder in self._folders():
             if folder.name not in kept:
                 _remove(folder)
 
     def remove(self) -> None:
         """Removes all snapshots."""
-        self._chains, self._common, self._begun = {}, set(), ""
+        self._chains, self._kept, self._begun = {}, set(), ""
         self.tidy()
 
     def _folders(self) -> list[Any]:

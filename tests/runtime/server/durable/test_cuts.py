@@ -1,6 +1,7 @@
 """Common snapshots: of every trainer, all servers have the same pushes, whenever they are killed."""
 
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 from cluster.jobs import wait_until
 from refluid.files.folder_locks import FolderInUseError
+from refluid.runtime.server.durable import snapshots
 from refluid.runtime.server.durable.cuts import Coordinator, CutError, check_name
 from refluid.runtime.server.durable.log import Log
 from refluid.runtime.server.durable.snapshots import SnapshotError
@@ -223,6 +225,29 @@ def test_no_snapshot_builds_on_one_that_was_given_up_after_its_tables_were_writt
     (server,) = start(tmp_path, **options)
     assert server.total() == 4
     stop([server])
+
+
+def test_a_restart_with_a_log_leaves_the_snapshot_that_a_server_without_one_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshots, "_LONGEST_CHAIN", 1)  # none builds on another one
+    servers = start(tmp_path)
+    for server in servers:
+        server.push()
+    servers[0].recovery.snapshot()
+    for server in servers:
+        server.push()
+    alone = pb.CutRequest(id="0" * 32, number=9, until={0: 2})
+    for phase in (BEGIN, END):  # the other server is killed before it hears of it
+        alone.phase = phase
+        while servers[0].recovery.handle(alone).pending:
+            pass
+    stop(servers)
+    peers = {}
+    one = SmallServer(tmp_path, ENDPOINTS[0], peers)
+    assert one.total() == 2
+    shutil.rmtree(tmp_path / "log" / "two_2")  # replaced on another host
+    two = SmallServer(tmp_path, ENDPOINTS[1], peers)
+    assert two.total() == 1
+    stop([one, two])
 
 
 def test_two_processes_do_not_share_a_folder(tmp_path):
