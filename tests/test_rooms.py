@@ -77,6 +77,7 @@ EXCEPTIONS = {
     "src/refluid/files/variables.py -> refluid.runtime.inference.any_rows": "loaded when a model has rows of any ids",
     "src/refluid/files/variables.py -> refluid.runtime.inference.saved_rows": "loaded when servers have saved a table",
     "src/refluid/inference/consistency.py -> refluid.runtime.inference.online_rows": "loaded when rows are in Redis",
+    "runtime/collective/hub.py -> refluid.runtime.transport.refusals": "logs who is turned away, without gRPC",
     "src/refluid/jobs.py -> refluid.runtime.collective": "loaded when a program belongs to several processes",
     "src/refluid/lowering/exchange.py -> refluid.runtime.exchanges": "loaded when a program has exchanges",
     "src/refluid/lowering/host_piece.py -> refluid.runtime.collective": "loaded when a program joins processes",

@@ -19,12 +19,14 @@ from refluid import access
 from refluid.log import Log
 from refluid.runtime.collective.lines import LONGEST, Lines, Message, encode
 from refluid.runtime.collective.roster import Patience, Reply, Roster
+from refluid.runtime.transport.refusals import MALFORMED, TOKEN, Refusals
 
 TICK = 0.5  # seconds between two heartbeats
 TAKEN = b"\n\n"  # the answer to a process that the hub talks to; what follows are messages
 _GRACE = 2.0  # seconds for the last messages
 _CONNECTIONS = 8  # open at once, per rank; most are of strangers then
 _HELLO = 10.0  # seconds to say who one is
+_MOST_TEXT = 300  # characters of what is wrong with a message
 LONGEST_HELLO = 1 << 20  # bytes; what a process may send before it has a rank
 
 
@@ -45,7 +47,7 @@ class Hub:
 
     def __init__(self, listener: socket.socket, endpoints: Sequence[str], welcome: Message, patience: Patience):
         self._roster = Roster(endpoints, welcome, patience, time.monotonic())
-        self._log = Log(role="trainer", rank=0)
+        self._refusals = Refusals(Log(role="trainer", rank=0))
         self._listener = listener
         self._peers: dict[int, _Peer] = {}  # by rank
         self._stopping = threading.Event()
@@ -82,7 +84,10 @@ class Hub:
         self._listener.close()
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # it has gone again, or this process has too many files open; ranks try again
+            return
         if len(self._selector.get_map()) > _CONNECTIONS * len(self._roster.endpoints) + 1:
             connection.close()  # strangers; ranks try again
             return
@@ -100,13 +105,16 @@ class Hub:
         try:
             data = peer.socket.recv(1 << 16)
             messages = list(peer.lines.feed(data))
-        except (OSError, ValueError):
+        except OSError:
+            data, messages = b"", []
+        except ValueError as error:
+            self._refusals.add(MALFORMED, _address(peer.socket), problem=str(error))
             data, messages = b"", []
         for message in messages:
             try:
                 self._send(self._handle(peer, message))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:  # not what a rank says
-                self._log.warning("a message makes no sense", at=_address(peer.socket), reason=repr(error))
+            except Exception as error:  # noqa: BLE001 - not what a rank says; the others go on
+                self._refusals.add(MALFORMED, _address(peer.socket), problem=repr(error)[:_MOST_TEXT])
                 data = b""
                 break
         if not data:
@@ -135,7 +143,7 @@ class Hub:
         if peer.nonce:
             if access.is_proof(message.get("proof"), "rank", peer.nonce):
                 return self._meet(peer, peer.hello, now)
-            self._log.warning("a process without the job's token was turned away", at=_address(peer.socket))
+            self._refusals.add(TOKEN, _address(peer.socket), problem="a process does not know the job's token")
             self._close(peer)
             return []
         peer.hello, peer.nonce = message.get("hello"), secrets.token_hex(16)

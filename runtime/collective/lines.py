@@ -32,7 +32,10 @@ class Lines:
         if max(map(len, (self._rest, *lines))) > self.longest:
             raise ValueError(f"a message is longer than {self.longest} bytes")
         for line in lines:
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except RecursionError:
+                raise ValueError("a message is nested too deeply") from None
             if not isinstance(message, dict):
                 raise ValueError("a message is not an object")
             yield message

@@ -258,8 +258,12 @@ def test_a_rank_and_a_hub_with_different_tokens_do_not_meet(monkeypatch, hub, ra
 
 
 @pytest.mark.parametrize(
-    "said", [b"{}", b'{"proof": "00"}', b'{"hello": {"rank": 1}}', b'{"hello": 7}', b"[]", b"x" * (1 << 21), b"\xff"]
-)
+    "said",
+    [
+        b"{}", b'{"proof": "00"}', b'{"hello": {"rank": 1}}', b'{"hello": 7}', b"[]", b"x" * (1 << 21), b"\xff",
+        b"[" * 100_000, b'{"hello": ' + b"9" * 5000 + b"}",
+    ],
+)  # fmt: skip
 def test_a_stranger_learns_nothing_and_stops_nothing(monkeypatch, said):
     monkeypatch.setenv("FLAGS_rpc_token", "the-token-of-the-job")
     with ranks(2) as (members, everybody, _):
@@ -271,6 +275,20 @@ def test_a_stranger_learns_nothing_and_stops_nothing(monkeypatch, said):
                 heard += data
             assert b"welcome" not in heard and b"\n\n" not in heard
         everybody(lambda member: member.agree("program", ["mul"]))
+
+
+def test_strangers_who_come_again_and_again_are_logged_once(monkeypatch, caplog):
+    monkeypatch.setenv("FLAGS_rpc_token", "the-token-of-the-job")
+    with ranks(2) as (members, everybody, _), caplog.at_level("WARNING", "refluid"):
+        host, _, port = members[0].endpoints[0].rpartition(":")
+        for said in [b'{"hello": {}}\n{"proof": "00"}\n', b"[]\n"] * 3:
+            with socket.create_connection((host, int(port)), timeout=20) as stranger:
+                stranger.sendall(said)
+                while stranger.recv(1 << 16):
+                    pass
+        everybody(lambda member: member.agree("program", ["mul"]))
+    found = [record.fields["reason"] for record in caplog.records if record.fields["msg"] == "refused a message"]
+    assert found == ["token", "malformed"]
 
 
 def test_a_rank_refuses_to_listen_where_others_can_reach_it():
