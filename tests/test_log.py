@@ -35,6 +35,11 @@ def test_values_with_spaces_and_quotes_can_be_cut_apart(capsys):
     assert 'msg=gone reason="said \\"no\\"\\nand left" path="a=b" nothing=""\n' in capsys.readouterr().err
 
 
+def test_values_neither_begin_lines_nor_steer_terminals(capsys):
+    Log("server").info("joined", host="a\r\x1b[2K\x85\u2028b\\", name="\ud800", word="é")
+    assert r'host="a\r\x1b[2K\x85\u2028b\\" name="\ud800" word=é' in capsys.readouterr().err
+
+
 def test_records_carry_the_pairs_as_a_dict():
     seen = []
     handler = logging.Handler()

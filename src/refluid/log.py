@@ -74,9 +74,16 @@ def _text(pairs: dict[str, object]) -> str:
 
 def _value(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    if text and not any(sign.isspace() or sign in '"=' for sign in text):
+    if text and text.isprintable() and not any(sign in ' "=' for sign in text):
         return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(sign: str) -> str:
+    """A sign between quotes; one that could steer a terminal, or begin a line of its own, becomes a code."""
+    if sign in '\\"':
+        return "\\" + sign
+    return sign if sign.isprintable() else sign.encode("unicode_escape").decode()
 
 
 class _Formatter(logging.Formatter):
