@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import socket
 
 import grpc
 
+from refluid.runtime.observe.answers import read_status
 from refluid.runtime.observe.examination import NoAnswer, Status
+from refluid.runtime.observe.waits import cut
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.addresses import address_of
 from refluid.runtime.transport.connection import Connection
@@ -17,12 +18,20 @@ from refluid.runtime.transport.wire import pb
 _CONNECT_TIMEOUT = 3.0  # seconds
 
 
+class NoStatusError(ValueError):
+    """A server has answered, but not what can be read."""
+
+
 def ask(connection: Connection, timeout: float) -> Status | NoAnswer:
     """The status of a server, or why there is none."""
     try:
         return request_status(connection, timeout)
     except grpc.RpcError as error:
         return _explain(connection.endpoint, error, timeout)
+    except NoStatusError as error:
+        return NoAnswer(
+            f"its answer cannot be read: {error}", "check the endpoint, and whether it runs the same version of refluid"
+        )
 
 
 def request_status(connection: Connection, timeout: float) -> Status:
@@ -30,9 +39,13 @@ def request_status(connection: Connection, timeout: float) -> Status:
 
     Raises:
       grpc.RpcError: it does not answer.
+      NoStatusError: what it answers is no status.
     """
     message = connection.call("Status", wire.encode(pb.Empty()), timeout)
-    return json.loads(wire.decode(pb.Text, message).text)
+    try:
+        return read_status(wire.decode(pb.Text, message).text)
+    except ValueError as error:
+        raise NoStatusError(str(error)) from error
 
 
 def _explain(endpoint: str, error: grpc.RpcError, timeout: float) -> NoAnswer:
@@ -56,7 +69,7 @@ def _explain(endpoint: str, error: grpc.RpcError, timeout: float) -> NoAnswer:
             "starved of processor time",
             "look at the process (ps -o pid,stat,args); kill -CONT one that is stopped, or kill it and start it again",
         )
-    return NoAnswer(f"{code.name}: {details}", "look at its log")
+    return NoAnswer(f"{code.name}: {cut(details)}", "look at its log")
 
 
 def _unreachable(endpoint: str) -> NoAnswer | None:

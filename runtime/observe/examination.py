@@ -144,7 +144,7 @@ def _troubles(answers: Answers) -> Iterator[Finding]:
                 f"{name}: {recovery['problem']}",
                 "make room there or correct the folder; a restart would lose what came after the last snapshot",
             )
-        held, budget = queues.get("inflight_bytes", 0), queues.get("inflight_budget", 0)
+        held, budget = (int(queues.get(f"inflight_{name}", 0)) for name in ("bytes", "budget"))
         if budget and held >= _FULL * budget:
             yield Finding(
                 (name,),

@@ -14,7 +14,7 @@ import grpc
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
-from refluid.runtime.observe.asking import request_status
+from refluid.runtime.observe.asking import NoStatusError, request_status
 from refluid.runtime.observe.examination import Status, causes, joined_waits
 from refluid.runtime.observe.waits import Wait, listed
 from refluid.runtime.transport.connection import Connection
@@ -51,6 +51,8 @@ def _request(connection: Connection) -> Status | None:
     except grpc.RpcError as error:
         if error.code() is grpc.StatusCode.UNAUTHENTICATED:
             raise ValueError(error.details()) from None
+        return None
+    except NoStatusError:  # `refluid doctor` says more
         return None
 
 
@@ -150,7 +152,7 @@ def _server_row(endpoint: str, status: Status | None, before: Status | None, sec
         _number(exchange.get("p99")),
         _number(update.get("p50")),
         str(status["queue_depth"]),
-        _spread({int(steps): count for steps, count in status["staleness"].items()}),
+        _spread({int(steps): count for steps, count in status["staleness"].items() if steps.isdigit()}),
         ", ".join(f"trainer {trainer}" for trainer in status["awaited"]),
     ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 DISK = "the disk of"
 _MOST_NAMES, _LONGEST_TEXT = 64, 300  # of what another process says
+_FOREVER = 1e9  # seconds; nobody has waited for so long
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,11 @@ def from_message(messages: Iterable[Any]) -> list[Wait]:
     """What another process says, cut where it says too much."""
     return [
         Wait(
-            tuple(name[:_LONGEST_TEXT] for name in each.who[:_MOST_NAMES]),
-            each.what[:_LONGEST_TEXT],
-            tuple(name[:_LONGEST_TEXT] for name in each.awaited[:_MOST_NAMES]),
-            each.seconds,
-            each.problem[:_LONGEST_TEXT],
+            tuple(map(cut, each.who[:_MOST_NAMES])),
+            cut(each.what),
+            tuple(map(cut, each.awaited[:_MOST_NAMES])),
+            each.seconds if 0 <= each.seconds < _FOREVER else 0.0,
+            cut(each.problem),
         )
         for _, each in zip(range(_MOST_NAMES), messages, strict=False)
     ]
@@ -105,9 +106,9 @@ def from_json(found: Iterable[dict[str, Any]]) -> list[Wait]:
     return [Wait(**{**each, "who": tuple(each["who"]), "awaited": tuple(each["awaited"])}) for each in found]
 
 
-def cut(text: str) -> str:
-    """A text of another process, no longer than it needs to be."""
-    return text[:_LONGEST_TEXT]
+def cut(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """A text of another process, no longer than it needs to be, and without what would steer a terminal."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
 
 
 def listed(names: Iterable[str]) -> str:

@@ -320,7 +320,7 @@ class Server:
         check_join(request, self.endpoint, self.mode.name.lower(), self.trainers, self._exchange.shard)
         self._check_failure()
         caller = request.caller
-        attempt = JoinAttempt(caller.trainer, caller.incarnation, request.host, time.monotonic())
+        attempt = JoinAttempt(caller.trainer, caller.incarnation, cut(request.host), time.monotonic())
         self._admit(attempt)
         member = self._membership.members[caller.trainer]
         if request.acknowledged > self._exchange.rounds.counted(caller.trainer):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from cluster.jobs import free_endpoints
-from cluster.statuses import status
+from cluster.statuses import status, trainer
 from refluid import access
 from refluid.cli import main
 from refluid.runtime.launch.certificates import make_certificates
@@ -18,10 +18,10 @@ from refluid.runtime.transport.wire import pb
 
 
 @contextmanager
-def serving(*methods, **changes):
-    """A server that answers Status, with the given changes; or with other methods only."""
+def serving(*methods, text=None, **changes):
+    """A server that answers Status, with the given changes or text; or with other methods only."""
     (endpoint,) = free_endpoints(1)
-    text = json.dumps(status(endpoint, **changes))
+    text = text or json.dumps(status(endpoint, **changes))
     handlers = {method: lambda message, context: wire.encode(pb.Text(text=text)) for method in methods or ["Status"]}
     made = listen(endpoint, handlers, threads=4)
     made.start()
@@ -61,6 +61,38 @@ def test_servers_that_do_not_answer_are_findings_each_with_its_reason(capsys):
         f"server {other}: what listens there is no parameter server.\n   To do: check the endpoint.",
     ):
         assert text in shown, shown
+
+
+STATUS = status("a:1")
+OLDER = {name: STATUS[name] for name in ("endpoint", "mode", "round")} | {"trainers": [{"trainer": 0}]}
+NEWER = {**STATUS, "waits": [{"who": ["trainer 0"], "what": "x", "awaited": [], "seconds": 1, "new": 1}], "new": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("hello", "Expecting value"),
+        ("[" * 100_000, "nested too deeply"),
+        ("{}", "the status.endpoint is missing"),
+        (json.dumps([STATUS]), "the status is of the type list"),
+        (json.dumps({**STATUS, "round": "16"}), "the status.round is of the type str"),
+        (json.dumps({**STATUS, "trainers": [trainer(0, last_seen=float("nan"))]}), "trainers[].last_seen"),
+        (json.dumps({**STATUS, "queues": {"inflight_bytes": [9]}}), "queues.inflight_bytes is of the type list"),
+        (json.dumps({**STATUS, "round": 10**400}), "the status.round is no number that can be"),
+        (json.dumps(OLDER), ""),
+        (json.dumps(NEWER), ""),
+        (json.dumps({**STATUS, "trainers": [trainer(0, host="\x1b[2Jx\r\n", last_seen=99)]}), ""),
+    ],
+)
+def test_a_server_that_is_older_or_newer_or_says_nonsense_is_asked_like_the_others(capsys, text, problem):
+    with serving(text=text) as strange, serving() as endpoint:
+        main(["doctor", f"{strange},{endpoint}"])
+        shown = capsys.readouterr().out
+        assert main(["status", "--once", f"{strange},{endpoint}"]) == int(bool(problem))
+        shown += capsys.readouterr().out
+    assert (f"server {strange}: its answer cannot be read: " in shown) == bool(problem) and problem in shown
+    assert f"{1 if problem else 2} of 2 servers answer" in shown
+    assert "\x1b" not in shown and "\r" not in shown
 
 
 def test_a_token_that_is_refused(capsys, monkeypatch):

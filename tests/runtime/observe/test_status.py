@@ -6,6 +6,7 @@ from prometheus_client import generate_latest
 
 from cluster.jobs import free_endpoints
 from refluid.cli import main
+from refluid.runtime.observe.answers import read_status
 from refluid.runtime.observe.server_metrics import ServerMetrics
 from refluid.runtime.observe.status import Watcher, amount, next_trainer, tables
 from refluid.runtime.server.membership import JoinAttempt, Membership
@@ -57,6 +58,8 @@ def test_a_server_tells_what_it_has_done():
     assert (first["joined"], first["left"], first["staleness"]) == (True, False, 2)
     assert (first["max_staleness"], first["max_lead"], status["staleness"]) == (8, 3, {"2": 1})
     assert (second["joined"], second["last_seen"]) == (False, None)
+    rest = {"version": 2, "queues": {"queued_pushes": 1}, "waits": [], "cause": None, "problem": ""}
+    assert read_status(json.dumps({**status, **rest})) == {**status, **rest}
 
 
 def test_a_server_has_the_same_for_prometheus():
