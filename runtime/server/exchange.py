@@ -28,6 +28,7 @@ from refluid.runtime.transport.wire import Rows, Value, dense, pb
 from refluid.scope import Scope
 
 _PENDING_AFTER = 5.0  # seconds a request waits before the reply says for whom
+MOST_STEPS = 100_000  # of one push
 _COPIED = 32 << 20  # bytes; larger replies are sent in chunks, which copies them anyway
 
 Buffers = list[Any]  # bytes or memory views, as `wire.encode` makes them
@@ -183,6 +184,7 @@ class ExchangeHandler:
 
     def _step(self, request: Any, pushed: dict[str, Value], message: bytes) -> Buffers:
         trainer = request.caller.trainer
+        self._check_steps(trainer, request.steps)
         member = self._membership.members[trainer]
         member.pushed = time.monotonic()
         member.max_staleness, member.unknown_steps = request.max_staleness, request.unknown_steps
@@ -194,6 +196,12 @@ class ExchangeHandler:
                 self.round_began = time.monotonic()
             self._update_if_due()
         return self._wait(request, asked)
+
+    @staticmethod
+    def _check_steps(trainer: int, steps: int) -> None:
+        """The learning rate schedule takes every one of them, while everybody waits."""
+        if steps > MOST_STEPS:
+            raise ValueError(f"a push of trainer {trainer} stands for {steps} steps; {MOST_STEPS} are allowed")
 
     def _queue_push(self, request: Any, pushed: dict[str, Value], message: bytes) -> None:
         self.queue[request.caller.trainer] = Push(pushed, request.steps, request.seen, message)

@@ -12,6 +12,7 @@ import math
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -36,11 +37,12 @@ from refluid.runtime.server.peers import Peers, ServerConnection
 from refluid.runtime.server.table_saving import TableSaving
 from refluid.runtime.server.view import View
 from refluid.runtime.transport import wire
+from refluid.runtime.transport.refusals import LONGEST_TEXT
 from refluid.runtime.transport.wire import MalformedError, pb
 from refluid.scope import Scope
 
 _REPORT_EVERY = 5.0  # seconds between two messages about a trainer that is awaited
-_KEPT = 64  # failures that are remembered, so that the same one is not logged all the time
+_MOST_FAILURES = 32  # different ones that are logged in this time
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
 _CUT_TIMEOUT = 20.0  # seconds
 _PAUSED = 5.0  # seconds between two checks, which come every second: this process did not run
@@ -272,17 +274,22 @@ class Server:
             raise
         except Exception as error:
             self.metrics.refused.inc()
-            self._log_failure(method, describe(error))
+            self._log_failure(method, error)
             raise
         self.metrics.called(method, len(message), sum(map(len, reply)), time.perf_counter() - began)
         return reply
 
-    def _log_failure(self, method: str, reason: str) -> None:
-        """Logs why a request has failed; one that is repeated all the time, now and then."""
-        now = time.monotonic()
-        if now - self._failures.get((method, reason[:40]), -_REPORT_EVERY) >= _REPORT_EVERY:
-            self._failures = {**dict(list(self._failures.items())[-_KEPT:]), (method, reason[:40]): now}
-            self.log.error("request failed", method=method, reason=reason, round=self.round)
+    def _log_failure(self, method: str, error: Exception) -> None:
+        """Logs why a request has failed; one that is repeated all the time, now and then, and never too many."""
+        now, reason = time.monotonic(), describe(error)
+        key = method, reason[:40]
+        recent = {each: when for each, when in self._failures.items() if now - when < _REPORT_EVERY}
+        if key in recent or len(recent) >= _MOST_FAILURES:
+            return
+        self._failures = {**recent, key: now}
+        self.log.error("request failed", method=method, reason=reason[:LONGEST_TEXT], round=self.round)
+        if not isinstance(error, (*REFUSALS, RestartedError)):
+            traceback.print_exception(error)
 
     def check_trainers(self) -> None:
         """Notices trainers that are lost, and reports who is awaited; called about once a second."""

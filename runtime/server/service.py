@@ -6,7 +6,6 @@ event loop: a reply leaves sooner, and the update needs no second thread.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from refluid.runtime.transport.addresses import address_of
 from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection
 from refluid.runtime.transport.listener import Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
-from refluid.runtime.transport.refusals import MALFORMED, REASONS, Refusals
+from refluid.runtime.transport.refusals import MALFORMED, REASONS, Refusals, told
 from refluid.runtime.transport.wire import MalformedError
 from refluid.scope import Scope
 
@@ -88,12 +87,11 @@ def _handler(server: Server, method: str, refusals: Callable[[], Refusals]) -> H
             context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except MalformedError as error:
             refusals().add(MALFORMED, context.peer(), method=method, problem=str(error))
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"server {server.endpoint}: {error}")
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, told(f"server {server.endpoint}: {error}"))
         except REFUSALS as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"server {server.endpoint}: {describe(error)}")
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, told(f"server {server.endpoint}: {describe(error)}"))
         except Exception as error:  # noqa: BLE001 - the caller and the log get it, and the server goes on
-            traceback.print_exc()
-            context.abort(grpc.StatusCode.INTERNAL, f"server {server.endpoint}: {describe(error)}")
+            context.abort(grpc.StatusCode.INTERNAL, told(f"server {server.endpoint}: {describe(error)}"))
         raise AssertionError("abort raises")
 
     return handle

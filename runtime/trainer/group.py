@@ -22,6 +22,7 @@ from refluid.runtime.trainer.mailbox import Mailbox, Note
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.connection import MAILBOX, Connection
 from refluid.runtime.transport.listener import Handler, open_mailbox
+from refluid.runtime.transport.refusals import MALFORMED, Refusals, told
 from refluid.runtime.transport.request import TRANSIENT, RetryPolicy
 from refluid.runtime.transport.wire import pb
 
@@ -52,7 +53,8 @@ class TrainerGroup:
         self._log = Log(role="trainer", trainer=trainer)
         self._number = 0
         self._closed = threading.Event()
-        handlers = {name: _handler(method) for name, method in self.mailbox.methods.items()}
+        refusals = lambda: self._listener.refusals  # noqa: E731
+        handlers = {name: _handler(method, refusals) for name, method in self.mailbox.methods.items()}
         self._listener = open_mailbox(address, handlers, threads=2 * min(trainers, 16) + 4)
         self._pool = ThreadPoolExecutor(min(trainers - 1, 16), "trainer-group")
         self._connections: dict[int, Connection] = {}
@@ -170,12 +172,15 @@ class TrainerGroup:
         return PeerError(self.trainer, other, self.endpoints[other], problem)
 
 
-def _handler(method: Callable[[bytes], list[Any]]) -> Handler:
+def _handler(method: Callable[[bytes], list[Any]], refusals: Callable[[], Refusals]) -> Handler:
     def handle(message: bytes, context: grpc.ServicerContext) -> Sequence[Any]:
         try:
             return method(message)
+        except wire.MalformedError as error:
+            refusals().add(MALFORMED, context.peer(), problem=str(error))
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, told(str(error)))
         except (*wire.BAD_MESSAGE, KeyError) as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, told(str(error)))
         raise AssertionError("abort raises")
 
     return handle

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.wire import dense, pb
+from refluid.runtime.transport.wire import MalformedError, pb
 
 _MOST_GATHERS = 16  # whose notes are kept; the others can be one ahead of this trainer
 
@@ -91,7 +91,9 @@ class Mailbox:
 
     def _records(self, message: bytes) -> list[Any]:
         request = wire.decode(pb.RecordsRequest, message)
-        data = dense(wire.decode_tensors(request, message)["data"])
+        data = wire.decode_tensors(request, message).get("data")
+        if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 1:
+            raise MalformedError("records are one tensor of bytes, named data")
         with self._changed:
             trainer = self._meet(request.caller)
             if request.shuffle != self._shuffle:

@@ -20,11 +20,12 @@ import grpc
 
 from refluid import flags
 from refluid.runtime.transport.connection import MAX_STREAMS, SIZE_KEY, SMALL
-from refluid.runtime.transport.refusals import BUSY, MALFORMED, OVERSIZED, TOO_MANY, Refusals
+from refluid.runtime.transport.refusals import BUSY, MALFORMED, OVERSIZED, TOO_MANY, Refusals, told
 
 CONTROL = frozenset({"Heartbeat", "Leave", "Status", "Ping", "Lost", "Cut"})  # short, and never turned away
 STREAMS, CALLS = 2 * MAX_STREAMS, 4 * MAX_STREAMS  # of one connection; those that just ended may still count
 _WAIT = 2.0  # seconds for room; the caller waits longer than that, but not on a thread of this process
+_SMALLEST, _FEW = 64 << 10, 16  # bytes of a chunk on average, but for a few
 _MB = 1 << 20
 
 
@@ -126,16 +127,19 @@ class Admission:
     def _read(self, received: Iterator[bytes], declared: int, method: str, context: grpc.ServicerContext) -> bytes:
         found: list[bytes] = []
         size = 0
+        most = declared // _SMALLEST + _FEW
         for chunk in received:
             size += len(chunk)
             if size > declared:
                 self._refuse(OVERSIZED, method, context, f"a message is larger than the {declared} bytes it declares")
+            if len(found) == most:  # each takes some memory of its own
+                self._refuse(MALFORMED, method, context, f"a message of {declared} bytes has more than {most} chunks")
             found.append(chunk)
         return b"".join(found)
 
     def _refuse(self, reason: str, method: str, context: grpc.ServicerContext, text: str) -> NoReturn:
         self._refusals.add(reason, context.peer(), method=method, problem=text)
-        context.abort(_CODES.get(reason, grpc.StatusCode.INVALID_ARGUMENT), f"{self._who}: {text}")
+        context.abort(_CODES.get(reason, grpc.StatusCode.INVALID_ARGUMENT), told(f"{self._who}: {text}"))
         raise AssertionError("abort raises")
 
 

@@ -16,6 +16,7 @@ TOO_MANY = "too_many_calls"  # of one connection, or of all
 BUSY = "busy"  # there is no room for the message now; the caller tries again
 REASONS = (TOKEN, FOREIGN, MALFORMED, OVERSIZED, TOO_MANY, BUSY)
 
+LONGEST_TEXT = 6000  # bytes of what a caller is told; with more than 8 kB, gRPC may drop the status as well
 _AGAIN_AFTER = 60.0  # seconds until the same line may be logged again
 _MOST = 256  # lines that are remembered
 
@@ -41,3 +42,14 @@ class Refusals:
                 del self._logged[old]
             count = self.counts[reason]
         self._log.warning("refused a message", reason=reason, peer=peer, count=count, **fields)
+
+
+def told(text: str) -> str:
+    """What a caller is told of an error, as much as travels: gRPC writes a byte beyond printable ASCII as three."""
+    sent = text.encode("utf-8", "replace")
+    size = 0
+    for place, byte in enumerate(sent):
+        size += 1 if 0x20 <= byte < 0x7F and byte != ord("%") else 3
+        if size > LONGEST_TEXT:
+            return sent[:place].decode("utf-8", "ignore") + " ..."
+    return text

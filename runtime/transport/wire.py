@@ -29,6 +29,7 @@ PROTOCOL = 7
 # What taking a malformed message apart may raise.
 BAD_MESSAGE = (ValueError, TypeError, OverflowError)
 LONGEST_HEADER = 4 << 20  # bytes, of a request: some ten thousand tensors; parsing takes a multiple of it
+MOST_FIELDS = 1 << 16  # of a request's header: tensors, and names of those that are wanted
 MOST_DIMS = 16
 _DTYPES = {
     name: np.dtype(name)
@@ -126,10 +127,39 @@ def decode(kind: Any, message: Any) -> Any:
     length = _header_length(view)
     if length > LONGEST_HEADER and _is_request(kind):
         raise MalformedError(f"the header of a request has {length} bytes; {LONGEST_HEADER} are allowed")
+    header = view[_LENGTH.size : _LENGTH.size + length]
+    if length > MOST_FIELDS and _is_request(kind) and _has_more_fields(header, MOST_FIELDS):
+        raise MalformedError(f"the header of a request has more than {MOST_FIELDS} fields")
     try:
-        return kind.FromString(view[_LENGTH.size : _LENGTH.size + length])
+        return kind.FromString(header)
     except DecodeError:
         raise MalformedError(f"{length} bytes are no {kind.DESCRIPTOR.name}") from None
+
+
+def _has_more_fields(header: memoryview, most: int) -> bool:
+    """Whether a header has more fields: two bytes can be an empty tensor, which takes a hundred once it is parsed."""
+    place = count = 0
+    while place < len(header) and count <= most:
+        tag, place = _varint(header, place)
+        count += 1
+        if tag & 7 == 2:
+            size, place = _varint(header, place)
+            place += size
+        elif tag & 7 == 0:
+            _, place = _varint(header, place)
+        else:
+            place += {1: 8, 5: 4}.get(tag & 7, len(header))
+    return count > most
+
+
+def _varint(header: memoryview, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while place < len(header) and shift < 70:
+        byte = header[place]
+        value, shift, place = value | (byte & 127) << shift, shift + 7, place + 1
+        if byte < 128:
+            break
+    return value, place
 
 
 @cache

@@ -241,6 +241,28 @@ def test_a_trainer_out_of_range_is_refused():
         Trainer(one_server(), number=1).join()
 
 
+def test_a_push_stands_for_so_many_steps_and_not_more():
+    held = one_server()
+    trainer = Trainer(held)
+    trainer.join()
+    trainer.sequence = 1
+    request = pb.ExchangeRequest(caller=trainer.caller, sequence=1, steps=2**32 - 1)
+    with pytest.raises(ValueError, match="stands for 4294967295 steps; 100000 are allowed"):
+        trainer.call("Exchange", request, gradients(held), reply=pb.ExchangeReply)
+    assert held.round == 0
+
+
+def test_a_process_that_goes_wrong_does_not_fill_the_log(caplog):
+    held = one_server()
+    trainer = Trainer(held)
+    trainer.join(host="\x1b[31mnode7\n" + "x" * 9000)
+    for number in range(1000):
+        with pytest.raises(KeyError):
+            trainer.exchange(READ, wanted=[f"{number}" * 9000])
+    assert len(caplog.text) < 600_000
+    assert max(map(len, json.loads(trainer.tell("Status", reply=pb.Text).text)["trainers"][0]["host"].split())) <= 300
+
+
 def test_rows_outside_a_table_are_refused():
     held = one_server()
     trainer = Trainer(held)

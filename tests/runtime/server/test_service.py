@@ -9,6 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from cluster.one_process import Role, servers
+from refluid.runtime.trainer import session
 from refluid.runtime.transport import connection, protocol_pb2, wire
 from refluid.runtime.transport.connection import SERVICE, Connection
 from refluid.runtime.transport.wire import pb
@@ -36,10 +37,13 @@ def test_a_refused_request_is_a_failed_precondition_and_a_failure_is_internal():
         trainer.start()
         to_server = Connection(endpoint)
         stranger = pb.CallerRequest(caller=pb.Caller(trainer=0, incarnation=1))
+        long = lambda text: pb.ShrinkRequest(caller=session.current().caller, tables=[text * 20_000])  # noqa: E731
         for method, message, code, text in (
             ("Heartbeat", wire.encode(stranger), grpc.StatusCode.FAILED_PRECONDITION, "no longer trainer 0"),
             ("Join", [b"\xff"], grpc.StatusCode.INVALID_ARGUMENT, "a message has 1 bytes; its header takes more"),
             ("Unknown", [b""], grpc.StatusCode.UNIMPLEMENTED, ""),
+            ("Shrink", wire.encode(long("x")), grpc.StatusCode.FAILED_PRECONDITION, "xxx ..."),
+            ("Shrink", wire.encode(long("é\n")), grpc.StatusCode.FAILED_PRECONDITION, "é\n"),
         ):
             with pytest.raises(grpc.RpcError) as refused:
                 to_server.call(method, message, 10.0)

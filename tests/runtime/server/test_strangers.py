@@ -53,7 +53,8 @@ def mailbox():
     ports = HeldPorts()
     endpoint = ports.hold("127.0.0.1")
     methods = Mailbox(0, 2).methods
-    made = open_mailbox(endpoint, {name: _handler(method) for name, method in methods.items()}, threads=4)
+    handlers = {name: _handler(method, lambda: made.refusals) for name, method in methods.items()}
+    made = open_mailbox(endpoint, handlers, threads=4)
     yield endpoint
     made.stop(None).wait()
     ports.close()

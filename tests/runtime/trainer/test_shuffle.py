@@ -10,7 +10,7 @@ from refluid.runtime.trainer import shuffle
 from refluid.runtime.trainer.mailbox import Mailbox
 from refluid.runtime.trainer.shuffle import chunk_size, destinations, shuffle_records
 from refluid.runtime.transport import wire
-from refluid.runtime.transport.wire import pb
+from refluid.runtime.transport.wire import Rows, pb
 
 
 def run(count, blocks, **options):
@@ -144,3 +144,14 @@ def test_every_trainer_is_chosen_equally_often():
     assert counts.min() > 9700 and len(counts) == 3
     halves = [destinations(1, 0, first, 100, 5) for first in (0, 100)]
     assert np.array_equal(np.concatenate(halves), destinations(1, 0, 0, 200, 5))
+
+
+@pytest.mark.parametrize(
+    "sent", [{}, {"data": np.zeros(3, np.float32)}, {"data": Rows(np.zeros(1, np.int64), np.zeros((1, 2), np.uint8))}]
+)
+def test_what_is_no_chunk_is_malformed(sent):
+    mailbox = Mailbox(0, 2)
+    mailbox.expect_records(4)
+    request = pb.RecordsRequest(caller=pb.Caller(trainer=1), shuffle=4)
+    with pytest.raises(wire.MalformedError, match="records are one tensor of bytes"):
+        mailbox.methods["Records"](b"".join(wire.encode(request, sent)))

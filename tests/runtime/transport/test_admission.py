@@ -145,16 +145,20 @@ def test_what_is_too_large_or_does_not_say_how_large_it_is(serve):
         large = bytes(SMALL + 1)
         assert send(whole, [large]) is send(streamed, [large]) is grpc.StatusCode.INVALID_ARGUMENT
         assert send(chunked, [large], (SIZE_KEY, "1000")) is grpc.StatusCode.INVALID_ARGUMENT
-        assert send(chunked, [b"x"] * 100, (SIZE_KEY, "99")) is grpc.StatusCode.INVALID_ARGUMENT
+        assert send(chunked, [b"x" * 50] * 2, (SIZE_KEY, "99")) is grpc.StatusCode.INVALID_ARGUMENT
         assert send(chunked, [b"x"], (SIZE_KEY, str(4 * MB + 1))) is grpc.StatusCode.INVALID_ARGUMENT
         assert server.refused == {OVERSIZED: 5}
         for metadata in ((), ((SIZE_KEY, "-1"),), ((SIZE_KEY, "9" * 40),), ((SIZE_KEY, "x"),)):
             assert send(chunked, [b"x"], *metadata) is grpc.StatusCode.INVALID_ARGUMENT
-        assert server.refused[MALFORMED] == 4
+        few = chunked(iter([b"", b"xx"] * 20), timeout=20, metadata=((SIZE_KEY, str(4 * MB)),))
+        assert next(few) == b"taken", "small buffers between large ones"
+        for crumb in (b"", b"xx"):
+            assert send(chunked, [crumb] * 100, (SIZE_KEY, str(4 * MB))) is grpc.StatusCode.INVALID_ARGUMENT
+        assert server.refused[MALFORMED] == 6
         assert send(whole, [bytes(40 * MB)]) is grpc.StatusCode.RESOURCE_EXHAUSTED, "gRPC's own limit"
         assert code_of(lambda: channel.unary_unary(f"/{SERVICE}/Other")(b"", timeout=20))
         assert server.refused[FOREIGN] == 1
-    assert not server.got and server.listener.admission.budget.held == 0
+    assert server.got.total() == 1 and server.listener.admission.budget.held == 0
 
 
 def test_the_same_refusal_is_logged_once(serve, caplog):

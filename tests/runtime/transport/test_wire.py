@@ -144,3 +144,16 @@ def test_the_header_of_a_request_has_an_end():
     with pytest.raises(wire.MalformedError, match="4194304 are allowed"):
         wire.decode(pb.NoteRequest, b"".join(wire.encode(long)))
     assert wire.decode(pb.Text, b"".join(wire.encode(pb.Text(text=long.text)))).text == long.text
+
+
+@pytest.mark.parametrize("kind", [pb.JoinRequest, pb.ExchangeRequest])
+@pytest.mark.parametrize("field", ["pushes", "tensors", "pulls"])
+def test_a_request_has_so_many_tensors_and_not_more(kind, field):
+    if field not in kind.DESCRIPTOR.fields_by_name:
+        return
+    header = kind(**{field: [pb.Tensor()] * (wire.MOST_FIELDS - 1)})
+    header.caller.incarnation = 5
+    assert wire.decode(kind, b"".join(wire.encode(header))) == header
+    getattr(header, field).add()
+    with pytest.raises(wire.MalformedError, match="more than 65536 fields"):
+        wire.decode(kind, b"".join(wire.encode(header)))
