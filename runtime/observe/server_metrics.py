@@ -14,6 +14,8 @@ from refluid.runtime.observe.metrics import COUNT_BUCKETS, Metrics, quantiles, v
 from refluid.runtime.server.membership import Membership
 from refluid.runtime.server.rounds import Rounds
 
+_EXACT = 1000  # steps; so many different numbers of them are counted apart
+
 
 class MeteredTable(Protocol):
     """A table that grows, as metrics see it."""
@@ -119,7 +121,7 @@ class ServerMetrics(Metrics):
         """Records a push that was applied, and how many steps its parameters did not include."""
         self._pushes.inc()
         self._staleness[trainer] = staleness
-        self._stalenesses[staleness] += 1
+        self._stalenesses[_rounded(staleness)] += 1
         self._push_staleness.observe(staleness)
 
     def pulled(self) -> None:
@@ -204,6 +206,12 @@ class ServerMetrics(Metrics):
     def _max_lead(self, trainer: int) -> float:
         lead = self._membership.members[trainer].max_lead
         return math.nan if lead is None else lead
+
+
+def _rounded(steps: int) -> int:
+    """A number of steps; of a large one, which a push may say that makes no sense, two digits."""
+    unit = 10 ** max(0, len(str(steps)) - 2) if steps >= _EXACT else 1
+    return steps // unit * unit
 
 
 def _seconds(age: float) -> float | None:

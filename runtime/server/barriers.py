@@ -15,6 +15,7 @@ class Barriers:
         self._passed = 0  # the last barrier that everybody has reached
         self._first: dict[int, float] = {}  # barrier that is not passed yet -> when the first trainer arrived
         self._texts: dict[int, dict[int, str]] = {}  # barrier -> what each trainer brought
+        self._brought: dict[int, list[int]] = {}  # trainer -> the last barriers that it brought something to
         self.arrivals = 0  # how often a trainer arrived somewhere first
 
     def state(self) -> dict[str, Any]:
@@ -59,7 +60,8 @@ class Barriers:
             self.arrivals += number > self._arrived[trainer]
             self._arrived[trainer] = max(self._arrived[trainer], number)
             self._texts.setdefault(number, {})[trainer] = text
-        self._first.setdefault(number, now)
+            self._first.setdefault(number, now)
+            self._forget_others(trainer, number)
         self._drop_passed()
 
     def leave(self, trainer: int) -> None:
@@ -83,6 +85,20 @@ class Barriers:
     def open(self) -> tuple[int, float] | None:
         """The oldest barrier at which trainers wait, and since when, if there is one."""
         return min(list(self._first.items()), default=None)
+
+    def _forget_others(self, trainer: int, number: int) -> None:
+        """A trainer is at one barrier at a time; its text is needed there, and at the one before for replies again.
+
+        One that goes wrong may be at any number of them.
+        """
+        brought = [each for each in self._brought.get(trainer, ()) if each != number]
+        self._brought[trainer] = [*brought[-1:], number]
+        for each in brought[:-1]:
+            texts = self._texts.get(each, {})
+            texts.pop(trainer, None)
+            if not texts:
+                self._texts.pop(each, None)
+                self._first.pop(each, None)
 
     def _drop_passed(self) -> None:
         for number in [number for number in self._first if not self.missing(number)]:

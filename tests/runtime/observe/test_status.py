@@ -62,6 +62,15 @@ def test_a_server_tells_what_it_has_done():
     assert read_status(json.dumps({**status, **rest})) == {**status, **rest}
 
 
+def test_pushes_that_say_anything_do_not_make_the_status_longer_and_longer():
+    world = World()
+    for staleness in (7, 999, 1000, 12_345, 12_399, 2**64 - 1, *range(5000, 6000)):
+        world.metrics.applied(0, staleness=staleness)
+    counted = world.metrics.status(awaited=[])["staleness"]
+    assert [counted[each] for each in ("7", "999", "1000", "12000", "5900")] == [1, 1, 1, 2, 100]
+    assert len(counted) == 15
+
+
 def test_a_server_has_the_same_for_prometheus():
     text = generate_latest(train_a_little().metrics.registry).decode()
     labels = 'endpoint="127.0.0.1:6174",mode="async",role="server"'

@@ -74,3 +74,16 @@ def test_a_restarted_server_hears_how_far_trainers_are_and_counts_new_ones_as_fa
     for trainer in range(2):
         again.passed(trainer, 7)
     assert again.enter(2) == 7 and again.missing(8) == [0, 1, 2]
+
+
+def test_a_trainer_that_does_not_wait_for_others_takes_no_more_memory_with_every_barrier():
+    barriers = Barriers(2)
+    barriers.arrive(1, 1, now=0.0, text="waits")
+    for number in range(1, 1000):
+        barriers.arrive(0, number, now=1.0, text="runs")
+    barriers.leave(0)
+    for number in range(1000, 2000):
+        barriers.arrive(0, number, now=2.0, text="runs")
+    for kept in (barriers.texts, barriers.since):
+        assert sum(bool(kept(number)) for number in range(2000)) <= 3
+    assert barriers.texts(1) == {1: "waits"}
