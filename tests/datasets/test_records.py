@@ -57,6 +57,8 @@ def test_packed_records_that_do_not_fit_are_refused(count, cut):
 def test_a_packed_count_that_does_not_end_is_refused():
     with pytest.raises(ValueError, match="they do not fit"):
         Records.of_bytes(SCHEMA, b"\xff" * 64, 1)
+    with pytest.raises(ValueError, match="they do not fit"):
+        Records.of_bytes(SCHEMA, b"\0" * 64, 1 << 60)
 
 
 def test_joined_records_keep_their_memory_alive():

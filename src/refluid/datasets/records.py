@@ -64,8 +64,9 @@ class Records:
           ValueError: they are not as many, or not of this schema.
         """
         block = np.frombuffer(data, np.uint8)
-        places, begin = np.empty(count, np.int64), block.ctypes.data
-        if _kernels().find(begin, begin + len(block), schema.kinds, places) != begin + len(block):
+        possible = count <= len(block)  # every record has bytes; those who claim more get no memory for them
+        places, begin = np.empty(count if possible else 0, np.int64), block.ctypes.data
+        if not possible or _kernels().find(begin, begin + len(block), schema.kinds, places) != begin + len(block):
             raise ValueError(f"expected {count} records of {len(schema)} slots in {len(block)} bytes; they do not fit")
         return cls(schema, places, (block,))
 
