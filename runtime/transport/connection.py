@@ -157,7 +157,7 @@ class Connection:
         return Stream(self._method(method + STREAMED), timeout)
 
     def _method(self, name: str, form: str = "") -> Any:
-        if self._certificates is not None and self._certificates != security.Certificates.read():
+        if self._certificates is not None and self._certificates != security.certificates_in_use():
             self._connect_anew()
         form = form or ("stream_stream" if name.endswith((IN_CHUNKS, STREAMED)) else "unary_unary")
         found = self._methods.get((name, form))

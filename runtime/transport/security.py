@@ -86,6 +86,52 @@ class Certificates:
         return None if certificate is None and authority is None else cls(certificate, key, authority)
 
 
+_in_use: dict[tuple[str, ...], Certificates] = {}  # by the names of the files: those that fitted together last
+_unfit: dict[tuple[str, ...], Certificates] = {}  # newer ones that do not
+_problems: dict[tuple[str, ...], str] = {}  # what was logged about them
+
+
+def certificates_in_use() -> Certificates | None:
+    """Those of the flags; None without TLS. While new files do not fit together, the ones before stay in use.
+
+    Several files are not replaced at one moment, and what is no certificate makes gRPC end the process.
+
+    Raises:
+      SecurityError: they cannot be used, and there were none before.
+    """
+    files = tuple(map(flags.read_flag, (_CERTIFICATE, _KEY, _AUTHORITY)))
+    used = _in_use.get(files)
+    try:
+        found = Certificates.read()
+        if found is None or found == used:
+            return found
+        if used is None or found != _unfit.get(files):
+            _check(found, files)
+            _in_use[files] = found
+            _problems.pop(files, None)
+            return found
+    except SecurityError as error:
+        if used is None:
+            raise
+        if _problems.get(files) != str(error):
+            _problems[files] = str(error)
+            Log(role="tls").warning("keeping the certificates in use", reason=str(error))
+    return used
+
+
+def _check(found: Certificates, files: tuple[str, ...]) -> None:
+    try:
+        if found.certificate is not None:
+            check_pair()
+        if found.authority is not None:
+            _check_authority(found.authority, files[2])
+    except SecurityError:
+        _unfit[files] = found
+        raise
+    if Certificates.read() != found:  # what was checked is what was read before
+        raise SecurityError(f"{', '.join(filter(None, files))} are just being replaced")
+
+
 def check_pair() -> None:
     """Makes sure that the certificate and the key of the flags fit together.
 
@@ -99,9 +145,16 @@ def check_pair() -> None:
         raise SecurityError(f"certificate {paths[0]} and key {paths[1]} cannot be used: {error}") from error
 
 
+def _check_authority(content: bytes, path: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii"))
+    except (OSError, ValueError) as error:
+        raise SecurityError(f"authority {path} cannot be used: {error}") from error
+
+
 def open_channel(endpoint: str, options: Sequence[tuple[str, Any]]) -> tuple[grpc.Channel, Certificates | None]:
     """A channel to an endpoint, with TLS if the flags ask for it, and the certificates that it uses."""
-    found = Certificates.read()
+    found = certificates_in_use()
     if found is None:
         return grpc.insecure_channel(endpoint, options=options), None
     credentials = grpc.ssl_channel_credentials(found.authority, found.key, found.certificate)
@@ -117,11 +170,10 @@ def add_port(server: grpc.Server, endpoint: str, log: Log) -> int:
       PlaintextError: others could reach it, and there is no TLS.
       SecurityError: the files of the flags cannot be used.
     """
-    found = Certificates.read()
+    found = certificates_in_use()
     if found is None or found.certificate is None:
         access.check_plaintext(endpoint)
         return server.add_insecure_port(endpoint)
-    check_pair()
     renewal = _Renewal(found, log)
     fetch: Any = renewal  # None for what is in use, which the stubs do not know
     credentials = grpc.dynamic_ssl_server_credentials(
@@ -135,23 +187,16 @@ class _Renewal:
 
     def __init__(self, used: Certificates, log: Log):
         self._used, self._log = used, log
-        self._unfit: Certificates | None = None
 
     def current(self) -> grpc.ServerCertificateConfiguration:
         pairs: Any = [(self._used.key, self._used.certificate)]
         return grpc.ssl_server_certificate_configuration(pairs, self._used.authority)
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
-        try:
-            found = Certificates.read()
-            if found is None or found == self._used or found == self._unfit:
-                return None
-            self._unfit = found
-            check_pair()  # two files are not replaced at one moment
-        except SecurityError as error:
-            self._log.warning("keeping the certificates in use", reason=str(error))
+        found = certificates_in_use()
+        if found is None or found.certificate is None or found == self._used:
             return None
-        self._used, self._unfit = found, None
+        self._used = found
         self._log.info("using new certificates")
         return self.current()
 

@@ -11,11 +11,14 @@ import string
 
 from refluid import flags
 from refluid.errors import PlaintextError, SecurityError
+from refluid.log import Log
 
 SHORTEST_TOKEN = 16  # characters; a drawn one has 43
 TOKEN, TOKEN_FILE = "FLAGS_rpc_token", "FLAGS_rpc_token_file"
 _VISIBLE = frozenset(string.ascii_letters + string.digits + string.punctuation)  # what a header can carry
 _read: dict[str, tuple[tuple[int, ...], bytes]] = {}
+_in_use: dict[str, tuple[str, ...]] = {}  # by the name of the file: the tokens that it had last
+_problems: dict[str, str] = {}  # what was logged about it
 
 
 def read_file(flag: str) -> bytes | None:
@@ -36,17 +39,40 @@ def read_file(flag: str) -> bytes | None:
 
 
 def tokens() -> tuple[str, ...]:
-    """The tokens that are accepted, the one that is sent first; empty if calls need none."""
-    given, content = flags.read_flag(TOKEN), read_file(TOKEN_FILE)
-    if given and content is not None:
+    """The tokens that are accepted, the one that is sent first; empty if calls need none.
+
+    While their file is empty or away, they are those that it had before.
+
+    Raises:
+      SecurityError: there are none, or one is no good.
+    """
+    given, path = flags.read_flag(TOKEN), flags.read_flag(TOKEN_FILE)
+    if given and path:
         raise SecurityError(f"{TOKEN} and {TOKEN_FILE} are both set; a job has one token")
-    if content is not None:
-        lines = content.decode("ascii", "replace").splitlines()
-        found = tuple(line.strip() for line in lines if line.strip())
-        if not found:
-            raise SecurityError(f"{TOKEN_FILE}: {flags.read_flag(TOKEN_FILE)} has no token")
-    else:
-        found = (given,) if given else ()
+    if not path:
+        return _checked((given,) if given else ())
+    try:
+        found = _in_use[path] = _tokens_of_file(path)
+    except SecurityError as error:  # as while it is written anew
+        if path not in _in_use:
+            raise
+        if _problems.get(path) != str(error):
+            _problems[path] = str(error)
+            Log(role="token").warning("keeping the token in use", reason=str(error))
+        return _in_use[path]
+    _problems.pop(path, None)
+    return found
+
+
+def _tokens_of_file(path: str) -> tuple[str, ...]:
+    content = read_file(TOKEN_FILE) or b""
+    found = tuple(line.strip() for line in content.decode("ascii", "replace").splitlines() if line.strip())
+    if not found:
+        raise SecurityError(f"{TOKEN_FILE}: {path} has no token")
+    return _checked(found)
+
+
+def _checked(found: tuple[str, ...]) -> tuple[str, ...]:
     for token in found:
         if len(token) < SHORTEST_TOKEN or not _VISIBLE.issuperset(token):
             raise SecurityError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import grpc
 import pytest
 
@@ -177,6 +179,48 @@ def test_certificates_can_be_replaced_while_a_server_runs(serve, use, tmp_path):
     connection.close()
     with pytest.raises(SecurityError, match=r"certificate .*server.pem and key .*server.key cannot be used"):
         security.check_pair()
+
+
+@pytest.mark.parametrize("part", ["trainer.pem", "trainer.key", "authority.pem"])
+def test_files_that_are_just_being_replaced_end_nothing(serve, authority, use, tmp_path, part, caplog):
+    folder = shutil.copytree(authority, tmp_path / "job")
+    use(folder, "trainer")
+    endpoint = serve()
+    connection, whole = Connection(endpoint), (folder / part).read_bytes()
+    assert connection.call("Echo", [b"1"], 10.0) == b"1"
+    for content in (b"", whole[: len(whole) // 2], None):  # gRPC ends the process at an empty certificate
+        (folder / part).unlink() if content is None else (folder / part).write_bytes(content)
+        for _ in range(3):
+            assert connection.call("Echo", [b"2"], 10.0) == b"2"
+        assert every_form(endpoint) == IN
+    connection.close()
+    assert caplog.text.count("keeping the certificates in use") in (2, 3)
+    (folder / part).write_bytes(whole)
+    make_certificates(folder, ["127.0.0.1"], days=1)
+    assert every_form(endpoint) == IN
+    assert security.certificates_in_use() == security.Certificates.read()
+
+
+@pytest.mark.parametrize("start", [b"", b"half"])
+def test_a_caller_does_not_begin_with_files_that_are_no_certificates(authority, use, tmp_path, start):
+    folder = shutil.copytree(authority, tmp_path / "job")
+    use(folder, "trainer")
+    (folder / "trainer.pem").write_bytes(start)
+    with pytest.raises(SecurityError, match=r"certificate .*trainer.pem and key .*trainer.key cannot be used"):
+        Connection("127.0.0.1:1")
+
+
+def test_a_token_file_that_is_just_being_written_keeps_nobody_out(serve, monkeypatch, tmp_path, caplog):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    monkeypatch.setenv("FLAGS_rpc_token_file", str(file))
+    endpoint = serve()
+    for content in ("", TOKEN[:5], None):
+        file.unlink() if content is None else file.write_text(content)
+        assert every_form(endpoint) == IN
+    monkeypatch.setattr(security, "call_metadata", lambda: ((security.TOKEN_KEY, TOKEN[:5]),))
+    assert every_form(endpoint) == OUT
+    assert caplog.text.count("keeping the token in use") == 3
 
 
 @pytest.mark.parametrize(
