@@ -6,9 +6,10 @@ import os
 import re
 import tempfile
 from typing import Any
+from urllib.parse import unquote
 
 from refluid import flags
-from refluid.files.storage import AnyPath, RemotePath, at
+from refluid.files.storage import AnyPath, at, local_path
 
 _FLAG = "FLAGS_rpc_save_folders"
 _URL = re.compile(r"[A-Za-z][\w+.-]*://[^:?#]*(:\d+)?[^:?#]*")  # without "::", which chains file systems in fsspec
@@ -23,12 +24,12 @@ def folder_for(path: str) -> AnyPath:
     Raises:
       ValueError: it is not.
     """
-    wanted = at(path)
-    if isinstance(wanted, RemotePath):
-        if _URL.fullmatch(path) and ".." not in path.split("/") and any(_is_below(path, url) for url in _allowed()):
-            return wanted
+    local = local_path(path)
+    if local is None:  # fsspec may open what a URL names as soon as it sees it
+        if _URL.fullmatch(path) and ".." not in _parts(path) and any(_is_below(path, url) for url in _allowed()):
+            return at(path)
     else:
-        resolved = os.path.realpath(wanted)
+        resolved = os.path.realpath(local)
         for folder in _allowed():
             if "://" not in folder and _is_below(resolved, os.path.realpath(folder)):
                 return at(resolved)
@@ -53,6 +54,10 @@ def check_snapshot(request: Any) -> None:
 def _allowed() -> list[str]:
     given = [folder.strip() for folder in flags.read_flag(_FLAG).split(",") if folder.strip()]
     return given or [os.getcwd(), tempfile.gettempdir()]
+
+
+def _parts(url: str) -> list[str]:
+    return re.split(r"[/\\]", unquote(url))
 
 
 def _is_below(path: str, folder: str) -> bool:

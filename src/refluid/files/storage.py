@@ -102,17 +102,23 @@ def at(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     if isinstance(path, RemotePath):
         return path
     text = os.fspath(path)
-    match = _URL.fullmatch(text)
-    if match is None:
-        return Path(text)
-    if match[1] in ("file", "local"):
-        return Path(match[2])
+    local = local_path(text)
+    if local is not None:
+        return local
     from fsspec.core import url_to_fs
 
     try:
         return RemotePath(*url_to_fs(text))
     except (ValueError, ImportError) as error:
         raise type(error)(f"{text}: {error}") from error
+
+
+def local_path(text: str) -> Path | None:
+    """The path that a plain path or a ``file://`` URL names; None for other URLs, of which nothing is opened yet."""
+    match = _URL.fullmatch(text)
+    if match is None:
+        return Path(text)
+    return Path(match[2]) if match[1] in ("file", "local") else None
 
 
 def file_in(folder: str | os.PathLike[str] | RemotePath, filename: str) -> AnyPath:

@@ -25,11 +25,14 @@ def test_what_is_below_is_allowed(allowed):
 
 
 OUTSIDE = "|.|/etc|{}/../other|{}-not|{}/link/a|{}/a/../../other|file:///etc|memory://other|memory://models/../other"
-URLS = "memory://models-not|simplecache::memory://models|memory://models::file:///etc"
+URLS = "memory://models-not|simplecache::memory://models|memory://models::file:///etc|memory://models/%2e%2e/x"
+CHAINS = "zip://x::memory://models|github://of:somebody@main/x|no-such-system://x|reference://x|memory://models/..\\\\x"
 
 
-@pytest.mark.parametrize("path", f"{OUTSIDE}|{URLS}".split("|"))
-def test_nothing_else_is(allowed, path):
+@pytest.mark.parametrize("path", f"{OUTSIDE}|{URLS}|{CHAINS}".split("|"))
+def test_nothing_else_is(allowed, path, monkeypatch):
+    """Nor is it looked at: a URL may name a host of the caller's."""
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda url: pytest.fail(f"{url} is opened"))
     os.symlink("/etc", allowed / "link")
     with pytest.raises(ValueError, match=r"refusing to write to .*memory://models only.*FLAGS_rpc_save"):
         folder_for(path.format(allowed))
