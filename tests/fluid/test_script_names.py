@@ -197,3 +197,27 @@ def test_messages_of_programs_have_fluid_names():
     message = framework_pb2.ProgramDesc()
     message.ParseFromString(fluid.default_main_program().desc.serialize_to_string())
     assert [variable.name for variable in message.blocks[0].vars] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("nn", "fc pool2d one_hot"),
+        ("tensor", "concat zeros"),
+        ("ops", "tanh cumsum"),
+        ("control_flow", "While less_than"),
+        ("detection", "ssd_loss"),
+        ("metric_op", "accuracy auc"),
+    ],
+)
+def test_layers_are_imported_from_the_modules_that_fluid_has_for_them(module, names):
+    found: dict = {}
+    exec(f"from paddle.fluid.layers.{module} import *", found)
+    assert all(found[name] is getattr(fluid.layers, name) for name in names.split())
+
+
+def test_tools_are_found_where_fluid_has_them():
+    from paddle.fluid.contrib import slim, summary
+
+    assert summary is fluid.contrib.model_stat.summary
+    assert slim.Context is slim.core.Context and slim.Strategy is slim.core.Strategy and slim.ConfigFactory

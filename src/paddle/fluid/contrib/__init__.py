@@ -23,6 +23,7 @@ from paddle.fluid.contrib.int8_inference import Calibrator
 from paddle.fluid.contrib.layers import *  # noqa: F403
 from paddle.fluid.contrib.memory_usage_calc import memory_usage
 from paddle.fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decorate
+from paddle.fluid.contrib.model_stat import summary
 from paddle.fluid.contrib.op_frequence import op_freq_statistic
 from paddle.fluid.contrib.quantize import QuantizeTranspiler
 from paddle.fluid.contrib.reader import distributed_batch_reader
@@ -53,6 +54,6 @@ __all__ += ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder", "o
 __all__ += layers.__all__
 __all__ += ["HDFSClient", "Inferencer", "distributed_batch_reader", "memory_usage", "multi_download", "multi_upload"]
 __all__ += ["convert_dist_to_sparse_program", "extend_optimizer", "extend_with_decoupled_weight_decay", "model_stat"]
-__all__ += ["load_persistables_for_increment", "load_persistables_for_inference"]
+__all__ += ["load_persistables_for_increment", "load_persistables_for_inference", "summary"]
 
 __getattr__ = missing_names(__name__)
