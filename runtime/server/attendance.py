@@ -166,17 +166,18 @@ class Attendance:
 
     # Barriers
 
-    def is_past(self, trainer: int, number: int) -> bool:
+    def is_past(self, trainer: int, number: int, *, repeats: int) -> bool:
         """Whether a barrier that a trainer comes to is one that the others have passed long ago.
 
         A process that goes on for another may repeat the barriers at the beginning of its script. In sync mode the
-        others are past them if they have pushed for the next round; elsewhere, if none of them waits there.
+        others are past them if they have pushed for its next round, which is applied here if it ``repeats`` a step;
+        elsewhere, if none of them waits there.
         """
         member = self._membership.members[trainer]
         if not member.goes_on or self._barriers.reached(trainer) > number or not self._barriers.missing(number):
             return False
         if self._mode is Mode.SYNC:
-            return self._exchange.round_began is not None
+            return repeats > 0 or self._exchange.round_began is not None
         return not [other for other in self._barriers.at(number) if other != trainer]
 
     def pass_by(self, trainer: int, number: int) -> None:

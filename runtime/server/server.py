@@ -408,7 +408,9 @@ class Server:
             barriers.arrive(trainer, number, time.monotonic(), request.text)
             member.at_barrier = True
             self._changed.notify_all()
-            if not self._exchange.wait_for(lambda: not barriers.missing(number) or attendance.is_past(trainer, number)):
+            if not self._exchange.wait_for(
+                lambda: not barriers.missing(number) or attendance.is_past(trainer, number, repeats=request.steps)
+            ):
                 return self._exchange.pending(barriers.missing(number), barriers.since(number))
             member.at_barrier = False
             if not barriers.missing(number):

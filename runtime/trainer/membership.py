@@ -203,6 +203,10 @@ class Membership:
         """So many steps to come are applied on some servers and not on others: a push stands for no more of them."""
         return min(filter(None, self._passed_over.values()), default=0)
 
+    def repeats(self, endpoint: str) -> int:
+        """How many steps to come are applied on a server already, which an earlier process of this trainer pushed."""
+        return self._passed_over.get(endpoint, 0)
+
     def count_push(self, endpoint: str, steps: int) -> None:
         """Numbers a push; one that stands for steps that the server has keeps the number of the last one.
 

@@ -231,7 +231,8 @@ class ServerCalls:
           ServerError: trainers are missing ``patience`` seconds after the first one was there; they are named.
         """
         number, endpoint = self._members.barriers + 1, self.job.endpoints[0]
-        buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=number, text=text))
+        repeats = self._members.repeats(endpoint)
+        buffers = wire.encode(pb.ExchangeRequest(caller=self.caller, sequence=number, steps=repeats, text=text))
 
         def ask(*, missing: bool = False) -> Request:
             return self._request(endpoint, "Barrier", buffers)

@@ -86,8 +86,9 @@ class Trainer:
         self.sequence += 1
         return self.exchange(pb.ExchangeRequest.STEP, pushed, wanted)
 
-    def barrier(self, number):
-        return self.call("Barrier", pb.ExchangeRequest(caller=self.caller, sequence=number), reply=pb.ExchangeReply)[0]
+    def barrier(self, number, repeats=0):
+        request = pb.ExchangeRequest(caller=self.caller, sequence=number, steps=repeats)
+        return self.call("Barrier", request, reply=pb.ExchangeReply)[0]
 
     def tell(self, method, reply=pb.Empty):
         return self.call(method, pb.CallerRequest(caller=self.caller), reply=reply)[0]

@@ -207,6 +207,16 @@ def test_a_successor_in_sync_mode_passes_the_barriers_of_its_beginning_that_othe
     assert here.barrier(2).pending and not new.barrier(2).pending and not here.barrier(2).pending
 
 
+def test_a_successor_in_sync_mode_passes_barriers_before_a_step_that_only_this_server_has(job):
+    held, (here, other) = job("wait")
+    meet(here, other, number=1)
+    other.push(gradients(held))
+    here.push(gradients(held))  # the round is applied here; on another server the others wait for this trainer
+    silence(held, 1)
+    new, _ = successor(held)
+    assert new.barrier(1).pending and not new.barrier(1, repeats=1).pending
+
+
 def test_a_successor_in_sync_mode_that_trains_on_is_past_the_barrier_where_others_wait(job):
     held, (here, _) = job("wait")
     assert here.barrier(1).pending  # after a step that its predecessor has taken as well
