@@ -108,6 +108,10 @@ class Attendance:
         for trainer in members.overdue(now, rules.rejoin):
             why = f"{members.members[trainer].lost} and has not come back in {rules.rejoin:g} s"
             self._fail(trainer, f"{members.name(trainer)} {why}")
+        missing = members.never_joined(now, rules.join) if rules.join > 0 else []
+        if missing and self._exchange.failure is None:
+            names = " and ".join(f"trainer {trainer}" for trainer in missing)
+            self._fail(missing[0], f"{names} did not join within {rules.join:g} s of the first one")
         return silent
 
     def lost_elsewhere(self, trainer: int) -> None:

@@ -33,12 +33,14 @@ class Liveness:
       when_silent: the policy for a trainer that is silent, which may come back by itself.
       when_failed: the policy for one that has said that it ends with an error.
       rejoin: seconds that a lost trainer is waited for; then the job fails.
+      join: seconds that trainers are waited for which never joined, since the first one did; 0: without an end.
     """
 
     silence: float
     when_silent: Policy
     when_failed: Policy
     rejoin: float
+    join: float
 
     @classmethod
     def of_flags(cls, mode: Mode) -> Liveness:
@@ -61,7 +63,8 @@ class Liveness:
             silent, failed = Policy.WAIT, Policy.FAIL
         else:
             silent = failed = Policy.LEAVE_OUT
-        return cls(silence, silent, failed, flags.read_flag("FLAGS_rpc_rejoin_secs"))
+        rejoin, join = (flags.read_flag(f"FLAGS_rpc_{what}_secs") for what in ("rejoin", "join"))
+        return cls(silence, silent, failed, rejoin, join)
 
     @property
     def heartbeat(self) -> float:

@@ -204,6 +204,13 @@ class Membership:
             if member.seen is not None and not (member.left or member.lost) and now - member.seen > longer_than
         ]
 
+    def never_joined(self, now: float, longer_than: float) -> list[int]:
+        """Trainers that have not joined so long after the first one did."""
+        joined = [member.joined for member in self.members.values() if member.joined is not None]
+        if not joined or now - min(joined) <= longer_than:
+            return []
+        return [trainer for trainer in self.unseen() if not self.members[trainer].lost]
+
     def silence(self, trainer: int, now: float) -> float:
         """Seconds since the last message of a trainer."""
         seen = self.members[trainer].seen

@@ -43,6 +43,7 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_rpc_allow_plaintext": False,  # runtime: listen without TLS beyond this machine; refluid's own
     "FLAGS_rpc_deadline": 180000,
     "FLAGS_rpc_endpoints_file": "",  # runtime: where servers are found that have moved; refluid's own
+    "FLAGS_rpc_join_secs": 1800.0,  # runtime: how long trainers that never joined are waited for; refluid's own
     "FLAGS_rpc_lost_trainer": "",  # runtime: wait, leave_out or fail; see runtime/server/liveness.py; refluid's own
     "FLAGS_rpc_max_inflight_mb": 0,  # runtime: large messages that a process takes at once; 0: a quarter of the memory
     "FLAGS_rpc_rejoin_secs": 180.0,  # runtime: how long a lost trainer is waited for; refluid's own

@@ -34,7 +34,8 @@ MODES = ("sync", "half_async", "async", "geo")
 TABLES = ("dense", "rows")
 STEPS = 12
 LIMIT = 90.0  # seconds from the last kill to the end; a job is to need 30 on a machine of its own
-_NAMES = r"(server|from) 127\.0\.0\.1:\d+|still waiting for trainer \d"  # whom a trainer misses
+# Whom a trainer misses.
+_NAMES = r"(server|from) 127\.0\.0\.1:\d+|still waiting for trainer \d|the job has failed: trainer \d"
 FINISHED, FAILED, WRONG, HANGS = "finished", "failed by name", "WRONG", "HANGS"
 
 
@@ -160,6 +161,8 @@ class _Job:
         self.settings = {
             "FLAGS_rpc_deadline": 60000 if plan.returns else 8000,
             "FLAGS_worker_update_interval_secs": 30 if plan.returns else 6,
+            "FLAGS_rpc_rejoin_secs": 60 if plan.returns else 10,
+            "FLAGS_rpc_join_secs": 60 if plan.returns else 15,
             "FLAGS_rpc_server_snapshots": str(folder / "snapshots"),
             "FLAGS_rpc_server_snapshot_secs": 0.5,
             "FLAGS_rpc_server_log": str(folder / "log") if plan.logs else "",

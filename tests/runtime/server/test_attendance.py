@@ -156,6 +156,19 @@ def test_a_trainer_that_ends_with_an_error_says_why(job, caplog, policy, sync_mo
         assert successor(held)[1].incarnation == held.incarnation, "its place is free at once"
 
 
+def test_trainers_that_never_join_are_waited_for_and_then_the_job_fails_and_names_them():
+    (held,) = make_servers(trainers=3).values()
+    Trainer(held, 1).join()
+    first = held._membership.members[1]
+    first.joined -= 1799
+    held.check_trainers()
+    assert held.failure is None
+    first.joined -= 2
+    held.check_trainers()
+    with pytest.raises(LostTrainerError, match="trainer 0 and trainer 2 did not join within 1800 s of the first one"):
+        raise held.failure
+
+
 @pytest.mark.parametrize("sync_mode", [True, False])
 def test_a_trainer_that_is_replaced_goes_on_where_it_was_and_every_step_counts_once(job, sync_mode):
     held, (here, other) = job("wait", sync_mode=sync_mode)
