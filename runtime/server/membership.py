@@ -102,8 +102,8 @@ class Membership:
         free = holder.incarnation is None or holder.left or holder.has_failed
         if free or holder.incarnation == attempt.incarnation:
             return Admission.GRANTED
-        assert holder.seen is not None
-        if holder.seen > attempt.began:
+        assert holder.seen is not None and holder.joined is not None
+        if holder.seen > max(attempt.began, holder.joined):  # it may have died while its own join waited
             return Admission.REFUSED
         return Admission.GRANTED if now - holder.seen >= self._takeover_after else Admission.UNDECIDED
 

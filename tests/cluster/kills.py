@@ -309,10 +309,13 @@ def _pushes(case, held, number, counted, lost):
 def _geo_pushes(value, counted, lost):
     """The same in geo mode, where each of two trainers sends half of what it has learned and not sent yet.
 
-    Its push number i brings 1 - 0.5**i. One that was started again begins anew, and a server loses pushes in a row.
+    Its push number i brings 1 - 0.5**i. One that was started again begins anew, with a push that a server passes over
+    which has it of its predecessor; and a server loses pushes in a row.
     """
-    for first in range(counted + 1):
-        pushes = [1 - 0.5**i for i in (*range(1, first + 1), *range(1, counted - first + 1))]
+    for first, passed_over in itertools.product(range(counted + 1), (0, 1)):
+        pushes = [
+            1 - 0.5**i for i in (*range(1, first + 1), *range(1 + passed_over, counted - first + 1 + passed_over))
+        ]
         for missing in {0, lost}:
             for place in range(counted - missing + 1):
                 if abs(sum(pushes[:place]) + sum(pushes[place + missing :]) - value) < 1e-5:

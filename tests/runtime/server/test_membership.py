@@ -92,12 +92,18 @@ def test_who_looks_at_trainers_may_go_on_when_another_one_is_added():
     assert [trainer for trainer, _ in looking] == [1] and members.present() == [0, 1, 2]
 
 
-def test_of_two_processes_that_wait_for_one_id_one_gets_it():
+@pytest.mark.parametrize("lives", [True, False])
+def test_of_two_processes_that_wait_for_one_id_the_first_gets_it_if_it_still_lives(lives):
     members = joined(7)
     second, third = attempt(1.0, 98), attempt(2.0, 99)
     members.join(second, now=TAKEOVER_AFTER)
 
-    assert members.decide(third, now=TAKEOVER_AFTER) is Admission.REFUSED
+    assert members.decide(third, now=TAKEOVER_AFTER) is Admission.UNDECIDED, "it may have died while it waited"
+    if not lives:
+        assert members.decide(third, now=2 * TAKEOVER_AFTER) is Admission.GRANTED
+        return
+    members.see(0, 98, now=TAKEOVER_AFTER + 1)
+    assert members.decide(third, now=TAKEOVER_AFTER + 1) is Admission.REFUSED
     assert "already running as other:98" in members.refusal(third, now=TAKEOVER_AFTER)
 
 
