@@ -43,6 +43,7 @@ from refluid.scope import Scope
 
 _REPORT_EVERY = 5.0  # seconds between two messages about a trainer that is awaited
 _MOST_FAILURES = 32  # different ones that are logged in this time
+_KEPT = 64  # replies that are remembered, for requests that arrive again
 _DECIDE_EVERY = 0.1  # seconds between two looks at an id that two processes claim
 _CUT_TIMEOUT = 20.0  # seconds
 _PAUSED = 5.0  # seconds between two checks, which come every second: this process did not run
@@ -96,6 +97,8 @@ class Server:
         self.view = View(
             self.endpoint, self._membership, self._exchange, self._barriers, self.peers, lambda: self._recovery
         )
+        self._shrinking = threading.Lock()
+        self._shrunk: dict[int, str] = {}  # the last requests to give up rows, and the replies to them
         self._failures: dict[tuple[str, str], float] = {}  # what was logged, and when
         self.tables = self._exchange.shard.tables
         self._recovery: Recovery | None = None
@@ -178,6 +181,7 @@ class Server:
             "members": self._membership.state(),
             "barriers": self._barriers.state(),
             "sums": self.peers.state(),
+            "shrunk": {str(number): text for number, text in self._shrunk.items()},
         }
 
     def settle(self) -> None:
@@ -190,14 +194,14 @@ class Server:
         self._membership.restore(state["members"], time.monotonic())
         self._barriers.restore(state["barriers"])
         self.peers.restore(state["sums"])
+        self._shrunk = {int(number): text for number, text in state["shrunk"].items()}
 
     def replay(self, kind: bytes, content: memoryview) -> None:
         """Does again what was logged; with the lock held."""
         if kind == UPDATE:
             self._exchange.replay(*read_update(content))
         elif kind == SHRINK:
-            request = wire.decode(pb.ShrinkRequest, bytes(content))
-            self._exchange.shard.shrink(list(request.tables), request.options)
+            self._give_up_rows(wire.decode(pb.ShrinkRequest, bytes(content)))
         elif kind == REPLY:
             self._exchange.replay_reply(*read_tree(content))
         elif kind == SUM:
@@ -466,14 +470,22 @@ class Server:
 
     def _shrink(self, message: bytes) -> Buffers:
         request = self._receive(pb.ShrinkRequest, message)
-        logs = self._recovery is not None and self._recovery.logs
-        with self._changed if logs else nullcontext():  # in a log it is between two updates
-            gone = self._exchange.shard.shrink(list(request.tables), request.options)
-            if self._recovery is not None:
+        # Between two updates, for what is restored: a log or the end of a snapshot says so.
+        with self._shrinking, self._changed if self._recovery is not None else nullcontext():
+            known = self._shrunk.get(request.id)
+            text = known or self._give_up_rows(request)
+            if known is None and self._recovery is not None:
                 self._recovery.record([SHRINK, message])
         self._wait_for_log()
+        return wire.encode(pb.Text(text=text))
+
+    def _give_up_rows(self, request: Any) -> str:
+        """Does what a ShrinkRequest asks for, and remembers the reply."""
+        gone = self._exchange.shard.shrink(list(request.tables), request.options)
+        text = json.dumps(gone)
+        self._shrunk = {**dict(list(self._shrunk.items())[-_KEPT:]), request.id: text}
         self.log.info("gave up rows of tables", round=self.round, **{f"rows_of_{name}": n for name, n in gone.items()})
-        return wire.encode(pb.Text(text=json.dumps(gone)))
+        return text
 
     def _wait_for_log(self) -> None:
         """Returns when what was done so far is on disk; without the lock."""

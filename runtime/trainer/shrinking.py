@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 
 from refluid.ir.table_options import TableOptions
@@ -45,6 +46,7 @@ def shrink_tables(
         caller=session.caller,
         tables=[name_of(table) for table in tables or ()],
         options=str(TableOptions(**chosen)) if chosen else "",
+        id=secrets.randbits(63),
     )
     session.flush()
     gone: dict[str, int] = {}

@@ -35,7 +35,7 @@ from refluid.runtime.tables.files.manifest import Base, new_id
 from refluid.runtime.tables.files.saving import PartOrder, PartSnapshot, describe_table, has_changes_since, manifest_of
 from refluid.runtime.tables.kernels import layout
 
-FORMAT = 2
+FORMAT = 3
 _MANIFEST, _STATE, _TAIL = "manifest.json", "state", "tail"
 _NAME = re.compile(r"snapshot\.(\d{12})\.([0-9a-f]{32})")
 _LENGTH = struct.Struct("<Q")

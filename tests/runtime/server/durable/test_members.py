@@ -3,9 +3,11 @@
 import pytest
 
 from cluster.handlers import Trainer, gradients, make_servers
+from cluster.jobs import wait_until
 from refluid import flags
 from refluid.runtime.server import exchange, membership, server
 from refluid.runtime.server.server import RestartedError
+from refluid.runtime.server.shard import Shard
 from refluid.runtime.transport.wire import pb
 
 ASYNC = {"trainers": 2, "sync_mode": False}
@@ -51,7 +53,8 @@ def job(monkeypatch, tmp_path):
         trainers = [Trainer(servers.held, number) for number in range(options["trainers"])]
         for trainer in trainers:
             trainer.join()
-        trainers[0].exchange(pb.ExchangeRequest.OFFER, {})
+        if not servers.others:  # which had parameters, and a part in the first snapshot
+            wait_until(lambda: not trainers[0].exchange(pb.ExchangeRequest.OFFER)[0].pending)
         return servers, trainers
 
     yield make
@@ -147,3 +150,29 @@ def test_a_successor_that_has_trained_waits_at_barriers_also_after_a_restart(job
     here.join()
     new.join()
     assert new.barrier(1).pending and not here.barrier(1).pending and not new.barrier(1).pending
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_request_to_give_up_rows_counts_once_however_often_it_arrives(job, monkeypatch, log):
+    shrunk = []
+
+    def shrink(shard, names, options):
+        shrunk.append(servers.held._changed._is_owned())
+        return {"table": 3}
+
+    monkeypatch.setattr(Shard, "shrink", shrink)
+    servers, (here, _) = job(log=log, **ASYNC)
+
+    def ask():
+        request = pb.ShrinkRequest(caller=here.caller, id=7)
+        return here.call("Shrink", request, reply=pb.Text)[0].text
+
+    assert ask() == ask() == '{"table": 3}'
+    assert shrunk == [True], "between two updates, as it is replayed"
+    if not log:
+        servers.save()
+    servers.restart()
+    talk_to(servers, here)
+    here.join()
+    del shrunk[:]
+    assert ask() == '{"table": 3}' and not shrunk
