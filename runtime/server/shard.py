@@ -35,6 +35,8 @@ from refluid.runtime.transport.wire import Rows, RowSizes, Value
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor
 
+_COUNTED = "@COUNTED."  # in names of what tables have counted
+
 
 class Shard:
     """The variables of one server."""
@@ -145,8 +147,8 @@ class Shard:
         return value
 
     def state(self) -> dict[str, np.ndarray]:
-        """All variables but tables as they are now, complete after `settle`. The next call may use the same memory."""
-        self._frozen = FrozenArrays(self._variables(), {} if self._frozen is None else self._frozen.arrays)
+        """All but the rows of tables as it is now, complete after `settle`. The next call may use the same memory."""
+        self._frozen = FrozenArrays(self._kept(), {} if self._frozen is None else self._frozen.arrays)
         return self._frozen.arrays
 
     def settle(self) -> float:
@@ -156,6 +158,11 @@ class Shard:
         began = time.perf_counter()
         self._frozen.finish()
         return time.perf_counter() - began
+
+    def _kept(self) -> dict[str, np.ndarray]:
+        """Variables, and what tables have counted of ids without rows."""
+        counted = {f"{param}{_COUNTED}": table.table.counted() for param, table in self.tables.items()}
+        return {**self._variables(), **{f"{prefix}{k}": v for prefix, each in counted.items() for k, v in each.items()}}
 
     def _variables(self) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {}
@@ -172,7 +179,7 @@ class Shard:
         Raises:
           ValueError: a variable is not there, or not of that form: the state is that of another program.
         """
-        held = self._variables()
+        held = self._kept()
         for name, value in state.items():
             ours = held.get(name)
             if ours is not None and (ours.shape, ours.dtype) != (value.shape, value.dtype):
@@ -183,8 +190,12 @@ class Shard:
         missing = sorted(held.keys() - state.keys())
         if missing:
             raise ValueError(f"variable {missing[0]} of this server's program is not in what was saved")
+        for param, table in self.tables.items():
+            prefix = f"{param}{_COUNTED}"
+            table.table.count_on({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
         for name, value in state.items():
-            self._put(name, value)
+            if _COUNTED not in name:
+                self._put(name, value)
 
     # Updates
 

@@ -61,6 +61,11 @@ class Segment:
             control[layout.SKETCH], control[layout.SKETCH_MASK] = self._sketch.address, _COUNTERS - 1
             control[layout.SKETCH_LEFT] = _COUNTERS // COUNTERS_PER_COUNT
 
+    @property
+    def sketch(self) -> np.ndarray | None:
+        """How often ids without rows were seen, as far as that is counted; the memory of the segment."""
+        return None if self._sketch is None else self._sketch.as_array(np.uint8)
+
     def __len__(self) -> int:
         return int(self.control[layout.USED] - self.control[layout.FREED])
 

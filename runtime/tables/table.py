@@ -179,6 +179,20 @@ class Table:
         control = self.segments[0].control
         return bool(control[layout.CHANCE] == layout.ALL_CHANCE and control[layout.MIN_COUNT] <= 1)
 
+    def counted(self) -> dict[str, np.ndarray]:
+        """How often ids without rows were seen, in memory that the next update changes; nothing if all ids get rows."""
+        sketches = {str(place): segment.sketch for place, segment in enumerate(self.segments)}
+        found = {place: sketch for place, sketch in sketches.items() if sketch is not None}
+        left = [int(segment.control[layout.SKETCH_LEFT]) for segment in self.segments]
+        return {"left": np.array(left, np.int64), **found} if found else {}
+
+    def count_on(self, counted: Mapping[str, np.ndarray]) -> None:
+        """Goes on with what `counted` returned."""
+        for place, segment in enumerate(self.segments):
+            if segment.sketch is not None:
+                segment.sketch[:] = counted[str(place)]
+                segment.control[layout.SKETCH_LEFT] = counted["left"][place]
+
     # Room
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import paddle.fluid as fluid
+import refluid
 from refluid import flags
 from refluid.errors import ServerError
 from refluid.runtime.server import exchange
@@ -35,11 +36,13 @@ def survives(tmp_path):
         flags.write_flag(name, "")
 
 
-def network(optimizer, **table):
+def network(optimizer, min_count=1, **table):
     def build():
         x = fluid.layers.data("x", [4])
         ids = fluid.layers.data("ids", [1], dtype="int64")
         rows = fluid.layers.embedding(ids, [ROWS, 3], is_sparse=True, param_attr="table", **table)
+        if min_count > 1:
+            refluid.table_options("table", min_count=min_count)
         hidden = fluid.layers.fc(fluid.layers.concat([x, rows], axis=1), 8, act="tanh", param_attr="hidden")
         loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(hidden, 1, param_attr="out") - 1.0))
         optimizer().minimize(loss)
@@ -104,7 +107,13 @@ def rows(job):
 
 @pytest.mark.parametrize(
     ("optimizer", "table"),
-    [(adam, {}), (adam, {"is_distributed": True}), (clipped, {}), (clipped, {"is_distributed": True})],
+    [
+        (adam, {}),
+        (adam, {"is_distributed": True}),
+        (adam, {"is_distributed": True, "min_count": 3}),
+        (clipped, {}),
+        (clipped, {"is_distributed": True}),
+    ],
 )
 def test_with_a_log_a_restart_leaves_no_trace(survives, optimizer, table):
     undisturbed = Job(network(optimizer, **table), config=config("sync"))
