@@ -105,6 +105,12 @@ class Segment:
         if self._is_full():
             self._renew_index()
 
+    def make_room_to_save(self, count: int) -> None:
+        """Makes room for so many saved records, if there is a snapshot."""
+        control = self.control
+        while control[layout.FROZEN] and control[layout.SAVED_CAPACITY] - control[layout.SAVED_USED] < count:
+            self._grow_saved()
+
     # Records
 
     def _grow_records(self) -> None:

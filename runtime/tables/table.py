@@ -23,6 +23,7 @@ from refluid.runtime.tables.spans import spans
 
 _SEGMENTS = 4  # a power of two
 _AGES = 1 << 16  # how finely rows are told apart by age
+_LEAST_ID = int(np.iinfo(np.int64).min)
 _INDEX_BYTES = 10  # that the index takes for a row, at most
 
 
@@ -208,30 +209,47 @@ class Table:
                 found += rows.count_new(segment.control, chosen)
         return found
 
-    def evict(self, *, before: int = 0, norm: float = 0.0, count: float = 0.0, most: int | None = None) -> int:
-        """Gives up rows last used before a step, with a smaller norm, or seen less often, at most so many; returns how
-        many."""
+    def evict(self, *, before: int = 0, norm: float = 0.0, count: float = 0.0, least: int = _LEAST_ID) -> int:
+        """Gives up rows last used before a step, with a smaller norm, or seen less often; returns how many.
+
+        Args:
+          least: rows with smaller ids are not given up because of ``before``.
+        """
         if self.fixed is not None:
             raise ValueError(f"{self.name} has a fixed number of rows")
-        gone, most = 0, len(self) if most is None else most
+        gone = 0
         for segment in self.segments:
             for begin, end in spans(segment.used):
                 with segment.lock, segment.noting_gone(begin, end):
-                    gone += self._kernels.evict(
-                        segment.control, begin, end, before, norm, count, most - gone, self._like
-                    )
+                    segment.make_room_to_save(end - begin)
+                    gone += self._kernels.evict(segment.control, begin, end, before, least, norm, count, self._like)
         return gone
 
     def evict_oldest(self, count: int) -> int:
-        """Gives up so many rows, those that were last used longest ago; returns how many."""
+        """Gives up so many rows, those that were last used longest ago; returns how many.
+
+        Of rows of the same age, those with the largest ids: where rows lie in memory is not the same after a restart.
+        """
         width, ages = self.step // _AGES + 1, np.zeros(_AGES, np.int64)
         for segment in self.segments:
             for begin, end in spans(segment.used):
                 with segment.lock:
                     rows.count_ages(segment.control, begin, end, width, ages)
         last = int(np.searchsorted(np.cumsum(ages), count))  # with the rows of this age there are enough
-        gone = self.evict(before=last * width, most=count)
-        return gone + self.evict(before=(last + 1) * width, most=count - gone)
+        gone = self.evict(before=last * width)
+        ids = self._ids_before((last + 1) * width)
+        left = min(count - gone, len(ids))
+        return gone + (self.evict(before=(last + 1) * width, least=np.partition(ids, -left)[-left]) if left else 0)
+
+    def _ids_before(self, step: int) -> np.ndarray:
+        """The ids of rows that were last used before a step."""
+        found = [np.empty(0, np.int64)]
+        for segment in self.segments:
+            for begin, end in spans(segment.used):
+                with segment.lock:
+                    records = segment.records()[begin:end]
+                    found.append(self.form.ids_of(records[self.form.versions_of(records) < step]))
+        return np.concatenate(found)
 
     def decay_counts(self, factor: float) -> None:
         """Multiplies all counts, so that what was seen long ago counts less."""

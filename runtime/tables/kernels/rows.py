@@ -11,7 +11,17 @@ from numba import carray, float32, int64, uint8, uint32  # pyright: ignore[repor
 from refluid.runtime.tables.kernels.admission import has_arrived, is_counted_first, is_drawn, would_arrive
 from refluid.runtime.tables.kernels.beginning import fill
 from refluid.runtime.tables.kernels.halves import pack, pack_at_random, unpack
-from refluid.runtime.tables.kernels.index import AT_ONCE, add, find, find_one, free, hash_of, record_words, save
+from refluid.runtime.tables.kernels.index import (
+    AT_ONCE,
+    add,
+    find,
+    find_one,
+    free,
+    hash_of,
+    record_ids,
+    record_words,
+    save,
+)
 from refluid.runtime.tables.kernels.layout import (
     CAPACITY,
     CHANGED,
@@ -19,6 +29,7 @@ from refluid.runtime.tables.kernels.layout import (
     DEAD,
     FIRST,
     HEADER,
+    ID,
     INDEX,
     IS_SAVED,
     MARKS,
@@ -335,19 +346,19 @@ def count_ages(control, begin, end, width, ages):
             ages[min(int64(version) // width, len(ages) - 1)] += 1
 
 
-def _evict(control, begin, end, oldest, smallest, fewest, most, like):
-    """Gives up rows from ``begin`` to ``end`` that were last updated before step ``oldest``, whose weights have a norm
-    below ``smallest``, or that were counted less than ``fewest`` times, at most so many; returns how many."""
-    words, width, gone = record_words(control), control[WIDTH], 0
+def _evict(control, begin, end, oldest, least, smallest, fewest, like):
+    """Gives up rows from ``begin`` to ``end``; returns how many. Those that were last updated before step ``oldest``
+    and have no smaller id than ``least``, whose weights have a norm below ``smallest``, or that were counted less than
+    ``fewest`` times. While there is a snapshot, there is room to save them."""
+    words, ids, width, gone = record_words(control), record_ids(control), control[WIDTH], 0
     elements, (weights, _, stride) = elements_of(control, like), columns_of(control, like)
     scratch = np.empty(width, like.dtype)
     for row in range(begin, end):
         header = row * control[WORDS] + control[HEADER]
-        if gone == most:
-            break
         if words[header + VERSION] == uint32(DEAD):
             continue
-        doomed = int64(words[header + VERSION]) < oldest or bits_as_float32(words[header + COUNT]) < fewest
+        is_old = int64(words[header + VERSION]) < oldest and ids[row * control[WORDS] // 2 + ID] >= least
+        doomed = is_old or bits_as_float32(words[header + COUNT]) < fewest
         if not doomed and smallest > 0.0:
             if control[PRECISION] == NATIVE:
                 for column in range(width):
@@ -361,7 +372,7 @@ def _evict(control, begin, end, oldest, smallest, fewest, most, like):
     return gone
 
 
-_EVICT = "int64(int64[::1], int64, int64, int64, float64, float64, int64, {0}[::1])"
+_EVICT = "int64(int64[::1], int64, int64, int64, int64, float64, float64, {0}[::1])"
 evict32, evict64 = (kernel(_EVICT.format(kind))(_evict) for kind in ("float32", "float64"))
 
 

@@ -249,6 +249,26 @@ def test_the_oldest_rows_are_given_up_first():
     assert table.evict_oldest(10_000) == 1750
 
 
+def test_of_rows_of_the_same_age_the_same_go_wherever_they_lie():
+    left = []
+    for order in (np.arange(3000), np.arange(3000)[::-1]):
+        table = Table("emb", RecordForm(1), SGD)
+        table.update(order, np.ones((3000, 1), np.float32), table.begin_step(1.0))
+        table.update(np.arange(100), np.ones((100, 1), np.float32), table.begin_step(1.0))
+        assert table.evict_oldest(700) == 700
+        left.append(np.sort(everything(table)[0]))
+    np.testing.assert_array_equal(left[0], np.arange(2300))
+    np.testing.assert_array_equal(left[1], left[0])
+
+
+def test_a_snapshot_keeps_no_row_from_being_given_up():
+    table = Table("emb", RecordForm(1), SGD)
+    table.update(np.arange(40_000), np.ones((40_000, 1), np.float32), table.begin_step(1.0))
+    with table.snapshot() as snapshot:
+        assert table.evict(before=2) == 40_000
+        assert sum(len(ids) for ids, _ in snapshot.records()) == 40_000
+
+
 def test_a_table_of_fixed_height_finds_rows_by_their_number():
     table = Table(
         "emb", RecordForm(3, slots=("Moment",), has_id=False), Rule("adagrad", {}), fills=[0.5], fixed=(100, 20)
