@@ -20,6 +20,7 @@ class Rounds:
         self._pushed: dict[int, int] = {}  # trainer -> the sequence number of its push that waits
         self._applied: dict[int, int] = {}  # trainer -> that of its last push that was applied
         self._gone: dict[int, int] = {}  # trainer -> that of its last push that a restart has lost for good
+        self._refused: dict[int, int] = {}  # trainer -> that of its last push whose update has failed
         self._left: set[int] = set()
         self.lost = 0  # pushes that were applied before a restart and are in no snapshot
 
@@ -48,11 +49,12 @@ class Rounds:
 
     def lacks(self, trainer: int, sequence: int) -> bool:
         """Whether pushes until this one are still to be applied."""
-        return max(self._applied.get(trainer, 0), self._gone.get(trainer, 0)) < sequence
+        return max(known.get(trainer, 0) for known in (self._applied, self._gone, self._refused)) < sequence
 
     def retract(self, trainer: int) -> bool:
         """A new process goes on for a trainer: forgets a push that waits for its update; whether there was one."""
         self._gone.pop(trainer, None)
+        self._refused.pop(trainer, None)
         return self._pushed.pop(trainer, None) is not None
 
     def leave(self, trainer: int) -> None:
@@ -72,9 +74,11 @@ class Rounds:
     def skip_lost(self) -> int:
         """Skips rounds that were applied before a restart and lost with it; returns how many pushes were lost.
 
-        Every trainer numbers its pushes without a gap: a gap before those of the due update is what was lost.
+        Every trainer numbers its pushes without a gap: a gap before those of the due update is what was lost, unless
+        their trainer was told that it has failed.
         """
-        gaps = [sequence - self._applied.get(trainer, 0) - 1 for trainer, sequence in self._pushed.items()]
+        before = {each: max(self._applied.get(each, 0), self._refused.get(each, 0)) for each in self._pushed}
+        gaps = [max(0, sequence - before[trainer] - 1) for trainer, sequence in self._pushed.items()]
         lost = sum(gaps)
         if lost:
             self.lost += lost
@@ -94,6 +98,7 @@ class Rounds:
 
     def discard(self) -> None:
         """Forgets the pushes of an update that failed."""
+        self._refused.update(self._pushed)
         self._pushed.clear()
 
     def all_counted(self) -> dict[int, int]:

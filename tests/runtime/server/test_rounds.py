@@ -76,6 +76,22 @@ def test_what_arrives_is_due_at_once_in_the_other_modes():
     assert rounds.counted(0) == 0
 
 
+def test_a_push_whose_update_has_failed_was_not_lost_in_a_restart():
+    rounds = Rounds(trainers=1, waits=False)
+    for sequence in (1, 2, 3):
+        rounds.push(0, sequence)
+        assert rounds.skip_lost() == 0
+        if sequence == 2:
+            rounds.discard()
+        else:
+            rounds.applied(steps=1)
+    assert not rounds.lacks(0, 3) and rounds.lost == 0
+    rounds.push(0, 6)
+    assert rounds.skip_lost() == 2, "of which nobody was told"
+    rounds.discard()
+    assert not rounds.lacks(0, 6), "a snapshot does not wait for it"
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["push", "again", "leave"])), max_size=60))
 def test_every_push_is_applied_exactly_once_whatever_is_repeated(events):
     rounds = Rounds(trainers=3, waits=True)
