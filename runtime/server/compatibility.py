@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from refluid.runtime.transport.admission import budget_from_flags
 from refluid.runtime.transport.wire import Rows, Value
 
 MOST_TRAINERS = 100_000
+_MOST_SIZES = 64  # that are remembered
 _NARROW = frozenset({"bfloat16", "float16"})  # what rows of a table may travel as
 
 
@@ -84,25 +85,45 @@ class Arriving:
     def __init__(self, shard: Shard):
         self._shard, self._most = shard, budget_from_flags()
         self._known: dict[str, _Expected] = {}
+        self._sizes: dict[tuple[str, ...], int] = {}  # of what is pulled together
 
-    def check(self, tensors: Mapping[str, Value]) -> None:
-        """Returns if every tensor can be what it is called.
+    def check(self, tensors: Mapping[str, Value]) -> int:
+        """Returns, if every tensor can be what it is called, how many bytes the rows take that are asked for.
 
         Raises:
             ValueError: one has another shape, type or form, or asks for more rows than a reply may hold.
             KeyError: the program has no such variable.
         """
+        size = 0
         for name, value in tensors.items():
             expected = self._known.get(name) or self._find(name)
             array = value.values if isinstance(value, Rows) else value
             is_pushed = name in self._shard.pushable
             if not is_pushed and array is value and _are_row_numbers(array):
                 self._check_count(name, len(array), expected)
+                size += len(array) * expected.row_bytes
             elif not _fits(array, array is not value, is_pushed, expected):
                 raise ValueError(
                     f"{name} arrives as {array.dtype.name}{list(array.shape)}{' rows' * (array is not value)}; on this "
                     f"server it is {expected.dtype}{list(expected.shape)}{' rows' * expected.sparse}"
                 )
+        return size
+
+    def size_of(self, names: Sequence[str]) -> int:
+        """How many bytes variables take; tables that grow, which are not read whole, none.
+
+        Raises:
+            KeyError: the program has no such variable.
+        """
+        names = tuple(names)
+        found = self._sizes.get(names)
+        if found is None:
+            known = [self._known.get(name) or self._find(name) for name in dict.fromkeys(names)]
+            found = sum(max(0, each.shape[0]) * each.row_bytes if each.shape else each.row_bytes for each in known)
+            if len(self._sizes) >= _MOST_SIZES:
+                self._sizes.clear()
+            self._sizes[names] = found
+        return found
 
     def _check_count(self, table: str, rows: int, expected: _Expected) -> None:
         if rows * expected.row_bytes > self._most:

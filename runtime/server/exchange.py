@@ -24,6 +24,7 @@ from refluid.runtime.server.peers import Peers, updating
 from refluid.runtime.server.rounds import LearningRatePace, Rounds
 from refluid.runtime.server.shard import Shard
 from refluid.runtime.transport import wire
+from refluid.runtime.transport.admission import make_room
 from refluid.runtime.transport.wire import Rows, Value, dense, pb
 from refluid.scope import Scope
 
@@ -138,12 +139,17 @@ class ExchangeHandler:
         purpose, tensors = self._purposes.get(request.purpose), wire.decode_tensors(request, message)
         if purpose is None:
             raise wire.MalformedError(f"no exchange has the purpose {request.purpose}")
-        self._arriving.check(tensors)
+        asked = self._arriving.check(tensors)
+        make_room(asked + (0 if self._sends_changes_only(request) else self._arriving.size_of(request.wanted)))
         buffers = purpose(self, request, tensors, message)
         if request.wanted or request.purpose == pb.ExchangeRequest.ROWS:
             self.metrics.pulled()
         # Copied under the lock: a view into a parameter would keep the next update from happening in place.
         return [b"".join(buffers)] if sum(map(len, buffers)) <= _COPIED else buffers
+
+    def _sends_changes_only(self, request: Any) -> bool:
+        """Whether the reply has few rows of the tables that are pulled."""
+        return self._changed_rows is not None and request.purpose in (pb.ExchangeRequest.STEP, pb.ExchangeRequest.WAIT)
 
     def begin_life(self, trainer: int) -> None:
         """A new process goes on for a trainer: what no update includes is pushed again."""

@@ -37,6 +37,7 @@ from refluid.runtime.server.peers import Peers, ServerConnection
 from refluid.runtime.server.table_saving import TableSaving
 from refluid.runtime.server.view import View
 from refluid.runtime.transport import wire
+from refluid.runtime.transport.admission import NoRoomError
 from refluid.runtime.transport.refusals import LONGEST_TEXT
 from refluid.runtime.transport.wire import MalformedError, pb
 from refluid.scope import Scope
@@ -273,7 +274,7 @@ class Server:
         began = time.perf_counter()
         try:
             reply = self.methods[method](message)
-        except MalformedError:
+        except (MalformedError, NoRoomError):  # which the listener logs
             self.metrics.refused.inc()
             raise
         except Exception as error:

@@ -20,6 +20,7 @@ from refluid.runtime.server.exchange import Buffers
 from refluid.runtime.server.server import REFUSALS, RestartedError, Server, describe
 from refluid.runtime.server.view import BUDGET
 from refluid.runtime.transport.addresses import address_of
+from refluid.runtime.transport.admission import NoRoomError
 from refluid.runtime.transport.connection import MAX_STREAMS, SERVICE, Connection
 from refluid.runtime.transport.listener import Handler, listen
 from refluid.runtime.transport.memory import keep_freed_memory
@@ -83,6 +84,8 @@ def _handler(server: Server, method: str, refusals: Callable[[], Refusals]) -> H
     def handle(message: bytes, context: grpc.ServicerContext) -> Buffers:
         try:
             return server.handle(method, message)
+        except NoRoomError:
+            raise
         except RestartedError as error:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except MalformedError as error:

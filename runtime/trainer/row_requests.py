@@ -35,7 +35,7 @@ class RowRequest:
 
     def messages(self) -> dict[str, Message]:
         """Messages that ask for these rows and nothing else."""
-        return {endpoint: Message(numbers) for endpoint, numbers in self.numbers.items()}
+        return {at: Message(numbers, reply_size=self.sizes[at]) for at, numbers in self.numbers.items()}
 
     def has(self, ids: Ids) -> bool:
         """Whether it asks for the rows of all these ids."""

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import grpc
@@ -57,6 +58,74 @@ class Budget:
             self._changed.notify_all()
 
 
+class NoRoomError(RuntimeError):
+    """There is no room for a reply now; the caller tries again."""
+
+
+class Room:
+    """Room for the reply to one call.
+
+    Args:
+      declared: how much of the budget the call has already; a small reply needs none.
+    """
+
+    def __init__(self, budget: Budget, declared: int = 0):
+        self._budget, self._free, self._taken = budget, max(declared, SMALL), 0
+        self._closed = False
+        self._changing = threading.Lock()
+
+    def take(self, count: int) -> None:
+        """Makes room for so many bytes in all.
+
+        Raises:
+          ValueError: there will never be so much.
+          NoRoomError: there is not so much now.
+        """
+        if count > max(self._budget.size, self._free):
+            allowed = f"{self._budget.size >> 20} MB are allowed, see FLAGS_rpc_max_inflight_mb"
+            raise ValueError(f"a reply takes {count >> 20} MB; {allowed}")
+        with self._changing:
+            more = count - self._free - self._taken
+            if more <= 0:
+                return
+            if self._closed or not self._budget.take(more, 0):
+                held = f"{self._budget.held >> 20} MB of messages are in flight"
+                raise NoRoomError(f"{held}, and there is no room for a reply of {count >> 20} MB now")
+            self._taken += more
+
+    def give_back(self) -> None:
+        """Gives back what was taken."""
+        with self._changing:
+            taken, self._taken = self._taken, 0
+        if taken:
+            self._budget.give_back(taken)
+
+    def close(self) -> None:
+        """Gives it back for good: the call has ended."""
+        with self._changing:
+            self._closed = True
+        self.give_back()
+
+
+_room: ContextVar[Room | None] = ContextVar("room", default=None)
+
+
+def make_room(count: int) -> None:
+    """Makes room for a reply of so many bytes to the call that this thread serves, before it takes memory."""
+    room = _room.get()
+    if room is not None:
+        room.take(count)
+
+
+@contextmanager
+def _serving(room: Room) -> Iterator[Room]:
+    token = _room.set(room)
+    try:
+        yield room
+    finally:
+        _room.reset(token)
+
+
 class Admission:
     """What one listener has let in.
 
@@ -97,6 +166,15 @@ class Admission:
                 if not self._open[key]:
                     del self._open[key]
 
+    @contextmanager
+    def replying(self, method: str, context: grpc.ServicerContext, room: Room) -> Iterator[None]:
+        """While a call is served: its reply has this room."""
+        try:
+            with _serving(room):
+                yield
+        except NoRoomError as error:
+            self._refuse(BUSY, method, context, str(error))
+
     def small(self, message: bytes, method: str, context: grpc.ServicerContext) -> bytes:
         """A message that was received whole."""
         if len(message) > SMALL:
@@ -104,15 +182,19 @@ class Admission:
         return message
 
     @contextmanager
-    def large(self, received: Iterator[bytes], method: str, context: grpc.ServicerContext) -> Iterator[bytes]:
+    def large(
+        self, received: Iterator[bytes], method: str, context: grpc.ServicerContext
+    ) -> Iterator[tuple[bytes, Room]]:
         """Reads a message of chunks, when there is room for it and its reply; the room is kept to the end."""
         declared = self._declared(method, context)
         if not self.budget.take(declared, min(_WAIT, context.time_remaining() or _WAIT)):
             text = f"{self.budget.held >> 20} MB of messages are in flight, and there is no room for more now"
             self._refuse(BUSY, method, context, text)
+        room = Room(self.budget, declared)
         try:
-            yield self._read(received, declared, method, context)
+            yield self._read(received, declared, method, context), room
         finally:
+            room.close()
             self.budget.give_back(declared)
 
     def _declared(self, method: str, context: grpc.ServicerContext) -> int:

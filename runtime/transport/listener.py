@@ -13,7 +13,7 @@ from refluid import access
 from refluid.errors import PlaintextError, ServerBusyError
 from refluid.log import Log
 from refluid.runtime.transport import security
-from refluid.runtime.transport.admission import Admission
+from refluid.runtime.transport.admission import Admission, Room
 from refluid.runtime.transport.connection import IN_CHUNKS, LARGE, MAILBOX, OPTIONS, SERVICE, STREAMED, chunks
 from refluid.runtime.transport.refusals import FOREIGN, TOKEN, Refusals
 
@@ -117,17 +117,33 @@ class _Forms:
 
     def whole(self, received: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         with self._admission.call(self._method, context):
-            message = self._admission.small(next(received, b""), self._method, context)
-            return b"".join(self._handler(message, context))
+            message = next(received, None)
+            if message is None:  # gRPC has ended the call, or its caller sends nothing
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a call without a message")
+                raise AssertionError("abort raises")
+            self._admission.small(message, self._method, context)
+            room = Room(self._admission.budget)
+            if not context.add_callback(room.close):  # called when the reply is sent
+                room.close()  # nobody waits for it
+            return b"".join(self._serve(message, context, room))
 
     def streamed(self, received: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        room = Room(self._admission.budget)
         with self._admission.call(self._method, context, stream=True):
-            for message in received:
-                yield b"".join(self._handler(self._admission.small(message, self._method, context), context))
+            try:
+                for message in received:
+                    yield b"".join(self._serve(self._admission.small(message, self._method, context), context, room))
+                    room.give_back()
+            finally:
+                room.close()
 
     def in_chunks(self, received: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         with (
             self._admission.call(self._method, context),
-            self._admission.large(received, self._method, context) as message,
+            self._admission.large(received, self._method, context) as (message, room),
         ):
-            yield from chunks(self._handler(message, context))
+            yield from chunks(self._serve(message, context, room))
+
+    def _serve(self, message: bytes, context: grpc.ServicerContext, room: Room) -> Sequence[Any]:
+        with self._admission.replying(self._method, context, room):
+            return self._handler(message, context)

@@ -31,6 +31,11 @@ def ahead():
     rows.close()
 
 
+def test_a_request_declares_how_large_its_reply_is():
+    rows = RowRequest({"table": (TABLE, np.array([1, 4, 4]))})
+    assert {at: message.reply_size for at, message in rows.messages().items()} == {"s1": 24}
+
+
 def test_a_push_asks_for_rows_that_may_lack_no_step(ahead):
     feeds = [object()]
     ahead.expect(LOOKUP, expected(feeds), step=3)

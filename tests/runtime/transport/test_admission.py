@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
+from cluster.jobs import wait_until
 from refluid.runtime.launch.ports import HeldPorts
-from refluid.runtime.transport.admission import CALLS, STREAMS, Budget
+from refluid.runtime.transport.admission import CALLS, STREAMS, Budget, NoRoomError, Room, make_room
 from refluid.runtime.transport.connection import IN_CHUNKS, SERVICE, SIZE_KEY, SMALL, STREAMED, Connection
 from refluid.runtime.transport.listener import listen
 from refluid.runtime.transport.refusals import BUSY, FOREIGN, MALFORMED, OVERSIZED, TOO_MANY
@@ -31,7 +32,8 @@ class Server:
         self.got: Counter[bytes] = Counter()
         self.held = self.most = 0
         self._changing = threading.Lock()
-        self.listener = listen(self.endpoint, {"Take": self._take, "Heartbeat": lambda *_: [b"alive"]}, threads)
+        methods = {"Take": self._take, "Reply": self._reply, "Heartbeat": lambda *_: [b"alive"]}
+        self.listener = listen(self.endpoint, methods, threads)
         self.listener.start()
         ports.close()
 
@@ -44,6 +46,11 @@ class Server:
             self.held -= len(message)
             self.got[message[:8]] += 1
         return [b"taken"]
+
+    def _reply(self, message, context):
+        make_room(int(message))
+        self.may_reply.wait(30)
+        return [bytes(int(message))]
 
     @property
     def refused(self):
@@ -168,6 +175,45 @@ def test_the_same_refusal_is_logged_once(serve, caplog):
             code_of(lambda: channel.unary_unary(f"/{SERVICE}/Take")(bytes(SMALL + 1), timeout=20))
     assert server.refused[OVERSIZED] == 5
     assert caplog.text.count("refused a message") == 1
+
+
+def test_replies_that_nobody_has_declared_share_the_budget_too(serve):
+    server = serve(megabytes=8)
+    budget = server.listener.admission.budget
+    with grpc.insecure_channel(server.endpoint, [("grpc.max_receive_message_length", -1)]) as channel:
+        whole, streamed = (channel.stream_stream(f"/{SERVICE}/Reply{form}") for form in ("", STREAMED))
+        size = b"6000000"
+        assert len(next(whole(iter([size]), timeout=20))) == len(next(streamed(iter([size]), timeout=20))) == int(size)
+        wait_until(lambda: budget.held == 0)
+        server.may_reply.clear()
+        first = whole(iter([size]), timeout=20)
+        wait_until(lambda: budget.held == 6_000_000 - SMALL)
+        for method in (whole, streamed):
+            assert code_of(lambda: next(method(iter([size]), timeout=20))) is grpc.StatusCode.RESOURCE_EXHAUSTED  # noqa: B023
+        first.cancel()
+        wait_until(lambda: budget.held == 0)
+        server.may_reply.set()
+        assert len(next(streamed(iter([size, size]), timeout=20))) == int(size)
+        wait_until(lambda: budget.held == 0)
+    assert server.refused == {BUSY: 2}
+
+
+def test_a_call_that_has_ended_takes_no_room():
+    budget = Budget(4 * MB)
+    room = Room(budget)
+    room.take(SMALL)
+    assert budget.held == 0
+    room.take(2 * MB)
+    room.take(3 * MB)
+    assert budget.held == 3 * MB - SMALL
+    with pytest.raises(ValueError, match="a reply takes 5 MB; 4 MB are allowed, see FLAGS_rpc_max_inflight_mb"):
+        room.take(5 * MB)
+    room.close()
+    with pytest.raises(NoRoomError, match="no room for a reply of 2 MB now"):
+        room.take(2 * MB)
+    assert budget.held == 0
+    Room(budget, declared=9 * MB).take(9 * MB)
+    assert budget.held == 0, "that was taken before"
 
 
 def test_a_budget_waits_and_gives_up():
