@@ -432,6 +432,22 @@ def scales_that_a_test_graph_finds(fluid):
     return {"scale": value(fluid, "x.scale")}
 
 
+@difference("lower-rank-first", holds=lambda found: same(found["powers"], [[2, 9], [8, 81]]))
+def powers_of_the_operand_with_fewer_dims(fluid):
+    base, power = fluid.layers.data("base", [2], append_batch_size=False), fluid.layers.data("power", [2])
+    found = fluid.layers.elementwise_pow(base, power)
+    feed = {"base": np.array([2, 3], "float32"), "power": np.array([[1, 2], [3, 4]], "float32")}
+    return {"powers": started(fluid).run(feed=feed, fetch_list=[found])[0]}
+
+
+@difference("narrow-comparison", holds=lambda found: found["less"].shape == (2, 3))
+def comparison_of_a_column_with_a_matrix(fluid):
+    column, matrix = fluid.layers.data("column", [1]), fluid.layers.data("matrix", [3])
+    less = fluid.layers.less_than(column, matrix)
+    feed = {"column": np.ones((2, 1), "float32"), "matrix": np.ones((2, 3), "float32")}
+    return {"less": started(fluid).run(feed=feed, fetch_list=[less])[0]}
+
+
 def record():
     import paddle.fluid as fluid
 

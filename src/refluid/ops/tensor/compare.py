@@ -24,6 +24,7 @@ def _not_equal(x, y):
     return ~_equal(x, y)
 
 
+# differs: narrow-comparison
 register_pairwise("less_than", jnp.less, grad=None)
 register_pairwise("less_equal", jnp.less_equal, grad=None)
 register_pairwise("greater_than", jnp.greater, grad=None)
