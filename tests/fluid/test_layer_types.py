@@ -47,6 +47,9 @@ REFUSED = {
     "fill_constant of int16": lambda: layers.fill_constant([2], "int16", 1),
     "zeros_like int8": lambda: layers.zeros_like(variable("int8")),
     "ones_like uint8": lambda: layers.ones_like(variable("uint8")),
+    "uniform_random of int64": lambda: layers.uniform_random([2], "int64"),
+    "gaussian_random of int32": lambda: layers.gaussian_random([2], dtype="int32"),
+    "uniform_random_batch_size_like of int64": lambda: layers.uniform_random_batch_size_like(variable(), [2], "int64"),
     "an array": lambda: layers.reshape(ARRAY, [6]),
 }
 

@@ -101,6 +101,31 @@ def test_each_column_of_a_place_has_its_own_bound():
         run(out, x=given, places=np.array([[1, 3]]))
 
 
+def test_nothing_has_extremes_and_slices_as_in_real_fluid():
+    x = data("x", [0, 3])
+    found = run(
+        layers.reduce_max(x), layers.reduce_min(x), layers.slice(x, [0], [0], [1]), x=np.ones((0, 3), "float32")
+    )
+    assert (found[0].tolist(), found[1].tolist(), found[2].shape) == ([-np.inf], [np.inf], (0, 3))
+
+
+def test_a_mask_of_unsigned_bytes_is_inverted():
+    mask = data("mask", [3], "uint8")
+    (found,) = run(1 - mask, mask=np.array([0, 1, 1], "uint8"))
+    assert found.dtype == np.uint8 and found.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rest", "named", "padding"), [((), {}, 0), ((), {"padding_value": 7}, 7), ((7,), {}, 7), ((7, "decoded"), {}, 7)]
+)
+def test_lengths_come_third_to_a_ctc_decoder_as_in_later_versions_of_fluid(rest, named, padding):
+    frames, lengths = data("frames", [2, 3, 3]), data("lengths", [2, 1], "int64")
+    out = layers.ctc_greedy_decoder(frames, 2, lengths, *rest, **named)
+    given = np.array([[[0, 0, 1], [0, 1, 0], [0, 0, 1]]] * 2, "float32")
+    rows, counts = run(*out, frames=given, lengths=np.array([[1], [3]]))
+    assert rows.tolist() == [[padding] * 3, [1, padding, padding]] and counts.tolist() == [[0], [1]]
+
+
 REFUSED = {
     "reshape: at most one dim": lambda x: layers.reshape(x, [-1, -1]),
     "reshape: dim 2 of shape .* is 0": lambda x: layers.reshape(x, [2, 3, 0]),

@@ -115,3 +115,18 @@ def test_center_loss_needs_a_label_for_every_row():
 def test_hierarchical_sigmoid_needs_a_label_for_every_row():
     with pytest.raises(OpError, match="X and Label must have the same number of rows"):
         fluid.layers.hsigmoid(variable("x", [5, 3]), variable("y", [1, 1], "int64"), 4)
+
+
+def test_nce_needs_a_label_for_every_row():
+    with pytest.raises(OpError, match="Label must have one row for each of the 5 rows of Input, not 1"):
+        fluid.layers.nce(variable("x", [5, 3]), variable("y", [1, 5], "int64"), 4)
+
+
+def test_accuracy_needs_a_label_for_every_row():
+    with pytest.raises(OpError, match=r"Label \[1, 5\] must have one row for each of the 5 predictions"):
+        fluid.layers.accuracy(variable("x", [5, 3]), variable("y", [1, 5], "int64"))
+
+
+def test_auc_needs_two_classes():
+    with pytest.raises(OpError, match=r"auc: Predict \[5, 3\] must have one or two columns"):
+        fluid.layers.auc(variable("x", [5, 3]), variable("y", [5, 1], "int64"))

@@ -17,6 +17,9 @@ def _real(*inputs):
 @op("accuracy", inputs="Out Indices Label", outputs="Accuracy Correct Total", grad=None, lod="aware")
 def accuracy(out, indices, label):
     """The fraction of rows whose label is among their indices, with the two counts."""
+    rows = plain(indices).shape[0]
+    if label.shape[0] != rows:
+        raise ValueError(f"Label {list(label.shape)} must have one row for each of the {rows} predictions")
     real = _real(indices, label)
     hit = (plain(indices) == plain(label).reshape(-1, 1)).any(1)
     total = jnp.asarray(hit.shape[0] if real is None else real.sum(), jnp.int32)
@@ -31,6 +34,8 @@ def auc(predict, label, positives, negatives, *, curve="ROC", num_thresholds=819
     With ``slide_steps`` the state holds the histograms of the last batches, then their sum, then a step counter, and
     the area is that of the sum. Otherwise it is one histogram of all batches. ``curve`` has no effect, as in Fluid.
     """
+    if predict.shape[-1] > 2:
+        raise ValueError(f"Predict {list(predict.shape)} must have one or two columns, as there are two classes")
     real = _real(predict, label)
     predict, label = plain(predict), plain(label)
     buckets = num_thresholds + 1

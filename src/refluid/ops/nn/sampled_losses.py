@@ -80,6 +80,10 @@ def draw_classes(label, alias, alias_probabilities, classes, samples, sampler, c
 
 def nce_of_rows(input, rows, bias, sample_weight, labels, expected, samples):
     """Cost and SampleLogits of nce, given the rows of the weight for all labels."""
+    if labels.shape[0] != input.shape[0]:  # which einsum would broadcast if it is 1
+        raise ValueError(
+            f"Label must have one row for each of the {input.shape[0]} rows of Input, not {labels.shape[0]}"
+        )
     logits = jnp.einsum("nd,nsd->ns", input, rows)
     if bias is not None:
         logits = logits + bias.reshape(-1)[labels]

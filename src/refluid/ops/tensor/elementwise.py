@@ -50,7 +50,7 @@ def _divide(x, y):
 
 
 def _power(x, y):
-    """x ** y; integers are computed in floating point, like C's pow."""
+    """x ** y; integers are computed in floating point, like C's pow."""  # differs: lower-rank-first
     if jnp.issubdtype(x.dtype, jnp.integer):
         return jnp.round(jnp.power(x.astype(jnp.float64), y.astype(jnp.float64))).astype(x.dtype)
     return jnp.power(x, y)
@@ -137,9 +137,15 @@ def scale(x, scale_tensor=None, *, scale=1.0, bias=0.0, bias_after_scale=True):
 
 
 def _scale(x, scale_tensor, scale, bias, bias_after_scale):
-    factor = jnp.asarray(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
-    offset = jnp.asarray(bias, x.dtype)
+    factor = _constant(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
+    offset = _constant(bias, x.dtype)
     return x * factor + offset if bias_after_scale else (x + offset) * factor
+
+
+def _constant(number, dtype):
+    """A number as one of ``dtype``; of unsigned integers, -1 is the largest, so that 1 - x works as in C."""
+    unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
+    return jnp.asarray(int(number), jnp.int64).astype(dtype) if unsigned else jnp.asarray(number, dtype)
 
 
 @op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X", row_wise=True, slices="rows")

@@ -20,12 +20,20 @@ from refluid.ops.tensor.elementwise import absolute, aligned
 Axes = tuple[int, ...]
 
 
-def _extreme(select: Callable[..., Any], which: str) -> Callable[[Any, Axes], Any]:
+def _lowest(dtype: Any) -> Any:
+    return -math.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
+
+
+def _highest(dtype: Any) -> Any:
+    return math.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
+
+
+def _extreme(select: Callable[..., Any], which: str, of_nothing: Callable[[Any], Any]) -> Callable[[Any, Axes], Any]:
     """A maximum or minimum whose full gradient goes to every element that attains it, as in Fluid."""
 
     @partial(jax.custom_jvp, nondiff_argnums=(1,))
     def extreme(x, axes):
-        return select(x, axis=axes, keepdims=True)
+        return select(x, axis=axes, keepdims=True, initial=None if x.size else of_nothing(x.dtype))
 
     @extreme.defjvp
     def _(axes, primals, tangents):
@@ -37,7 +45,7 @@ def _extreme(select: Callable[..., Any], which: str) -> Callable[[Any, Axes], An
     return extreme
 
 
-_largest, _smallest = _extreme(jnp.max, "largest"), _extreme(jnp.min, "smallest")
+_largest, _smallest = _extreme(jnp.max, "largest", _lowest), _extreme(jnp.min, "smallest", _highest)
 
 
 def _sum(x, axes):
@@ -88,14 +96,6 @@ def _register(type: str, function: Callable[..., Any], neutral: Any, **options: 
         return x.with_data(result) if isinstance(x, Ragged) else result
 
     rule.__doc__ = function.__doc__
-
-
-def _lowest(dtype: Any) -> Any:
-    return -math.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
-
-
-def _highest(dtype: Any) -> Any:
-    return math.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
 
 
 def _axes(dim: Sequence[int] | int, rank: int, reduce_all: bool) -> Axes:

@@ -24,8 +24,8 @@ def _without_flags(slots: str) -> str:
 def _clip(start: int, end: int, size: int) -> tuple[int, int]:
     """Bounds clipped to [0, size]; negative ones count from the end."""
     start, end = (bound + size if bound < 0 else bound for bound in (start, end))
-    start, end = max(start, 0), min(max(end, 0), size)
-    if start >= end:
+    start, end = min(max(start, 0), size), min(max(end, 0), size)
+    if start >= end and size:  # all that an empty dim has is nothing, as in Fluid
         raise ValueError(f"nothing of a dim of {size} is between start {start} and end {end}")
     return start, end
 

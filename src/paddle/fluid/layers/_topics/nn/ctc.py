@@ -41,15 +41,22 @@ def warpctc(
 
 
 def ctc_greedy_decoder(
-    input: Variable, blank: int, name: str | None = None, input_length: Variable | None = None, padding_value: int = 0
+    input: Variable,
+    blank: int,
+    name: str | Variable | None = None,
+    input_length: Variable | int | None = None,
+    padding_value: int | str | None = 0,
 ) -> Any:
     """Takes the most probable class of each frame and removes repetitions and blanks.
 
     Args:
+      name: the name, or, as from Fluid 1.7 on, the first of input_length, padding_value and name.
       input_length: for padded input [batch, length, classes]; the output lengths are then returned too.
     """
     from paddle.fluid import layers
 
+    if isinstance(name, Variable):
+        name, input_length, padding_value = _with_the_length_first(name, input_length, padding_value)
     helper = LayerHelper("ctc_greedy_decoder", name=name)
     _, classes = layers.topk(input, k=1)
     attrs = {"merge_repeated": True, "blank": blank}
@@ -59,6 +66,12 @@ def ctc_greedy_decoder(
     outputs = {"Output": "int64", "OutputLength": "int64"}
     made = append_outputs(helper, inputs, outputs, {**attrs, "padding_value": padding_value}, "ctc_align")
     return made["Output"], made["OutputLength"]
+
+
+def _with_the_length_first(length: Variable, second: Any, third: Any) -> tuple[str | None, Variable, int]:
+    """Name, length and padding, of which the length was given where Fluid 1.5 has the name."""
+    numbers = [given for given in (second, third) if isinstance(given, int)]
+    return third if isinstance(third, str) else None, length, numbers[0] if numbers else 0
 
 
 def edit_distance(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from paddle.fluid.data_feeder import check_type
+from paddle.fluid.data_feeder import check_dtype, check_type
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
-from paddle.fluid.layers._topics.core.append import append_output, append_single_op, without_gradient
+from paddle.fluid.layers._topics.core.append import FLOATING, append_output, append_single_op, without_gradient
 from refluid.ir import Variable, VarType, as_dtype, unique_name
 
 __all__ = [
@@ -33,6 +33,7 @@ def uniform_random(
       shape: a list of integers or variables, or one variable that holds all sizes.
       seed: a nonzero seed draws the same numbers in every run.
     """
+    check_dtype(dtype, "dtype", FLOATING, "uniform_random")
     helper = LayerHelper("uniform_random", name=name)
 
     def size(dim: int) -> Variable:
@@ -47,6 +48,7 @@ def gaussian_random(
     shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32", name: str | None = None
 ) -> Variable:
     """Draws numbers from the normal distribution with ``mean`` and ``std``; ``shape`` is as for uniform_random."""
+    check_dtype(dtype, "dtype", FLOATING, "gaussian_random")
     helper = LayerHelper("gaussian_random", name=name)
     out = helper.create_variable_for_type_inference(dtype)
     attrs, inputs = _shape_arguments("gaussian_random", shape, lambda dim: _constant(dim, "int32"), cast=_as_int32)
@@ -119,6 +121,7 @@ def _batch_size_like(
     layer = kind + "_batch_size_like"
     check_type(input, "input", Variable, layer)
     check_type(shape, "shape", (list, tuple), layer)
+    check_dtype(dtype, "dtype", FLOATING, layer)
     dims = {"shape": list(shape), "input_dim_idx": input_dim, "output_dim_idx": output_dim}
     attrs = {**dims, **attrs, "dtype": int(as_dtype(dtype))}
     return append_single_op(layer, {"Input": input}, {"Out": dtype}, attrs)["Out"]
