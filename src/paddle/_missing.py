@@ -35,7 +35,10 @@ MISSING: dict[str, dict[str, str]] = {
         "dump_config image_util plotcurve preprocess_img preprocess_util profiler show_pb torch2paddle": _VERSION_1,
     },
     "paddle.fluid": {
-        "dygraph dygraph_grad_clip dygraph_utils enable_dygraph enable_imperative VarBase": _DYNAMIC,
+        "dygraph dygraph_grad_clip dygraph_utils enable_dygraph enable_imperative VarBase "
+        "load_dygraph save_dygraph Layer "
+        "BatchNorm BilinearTensorProduct Conv2D Conv2DTranspose Conv3D Conv3DTranspose Dropout Embedding FC GRUUnit "
+        "GroupNorm InstanceNorm LayerNorm Linear NCE PRelu Pool2D SpectralNorm TreeConv": _DYNAMIC,
         "ComplexVariable": f"{_ALPHA}; use JAX with refluid.jax_layer",
         "device_guard": _PLACES,
         "load_op_library": _CPP,

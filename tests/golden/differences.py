@@ -448,6 +448,17 @@ def comparison_of_a_column_with_a_matrix(fluid):
     return {"less": started(fluid).run(feed=feed, fetch_list=[less])[0]}
 
 
+@difference("diagonal-divergence", holds=lambda found: same(found["divergence"], found["formula"]))
+def divergence_of_independent_normals(fluid):
+    from paddle.fluid.layers.distributions import MultivariateNormalDiag
+
+    means, variances = np.array([[0.3, 0.5], [0.2, 0.8]], "float32"), np.array([[0.4, 0.5], [0.3, 0.9]], "float32")
+    first, second = (MultivariateNormalDiag(mean, np.diag(row)) for mean, row in zip(means, variances))  # noqa: B905
+    found = started(fluid).run(fetch_list=[first.kl_divergence(second)])[0]
+    terms = (variances[0] + np.square(means[0] - means[1])) / variances[1] - 1 + np.log(variances[1] / variances[0])
+    return {"divergence": found, "formula": 0.5 * terms.sum()}
+
+
 def record():
     import paddle.fluid as fluid
 

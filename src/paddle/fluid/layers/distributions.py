@@ -201,7 +201,7 @@ class MultivariateNormalDiag(Distribution):
         """Returns the Kullback-Leibler divergence from another such distribution."""
         check_type(other, "other", MultivariateNormalDiag, "kl_divergence")
         mine, theirs = self._variances(), other._variances()
-        distance = layers.square(other.loc - self.loc)
+        distance = layers.square(other.loc - self.loc)  # differs: diagonal-divergence
         terms = layers.reduce_sum((mine + distance) / theirs) - float(self.scale.shape[0])
         return 0.5 * (terms + other._log_determinant() - self._log_determinant())
 
