@@ -258,6 +258,8 @@ def _call(
         services["host"] = context.host(op)
     if "run_block" in definition.services:
         services["run_block"] = BlockRunner(op, context)
+    if "replaces_state" in definition.services:
+        services["replaces_state"] = not set(op.input_arg_names).isdisjoint(op.output_arg_names)
     if not shared:
         return definition.call(arguments, op.attrs, **services)
     known = {slot: arguments[slot] for slot in definition.input_names if slot in arguments}

@@ -82,6 +82,18 @@ CASES += [
         AvgSquaredGrad=positive(9, 4),
         AvgSquaredUpdate=positive(9, 4, salt=1),
     ),
+    Case(
+        "adadelta",
+        {
+            "Param": f32(9, 4),
+            "Grad": DENSE,
+            "AvgSquaredGrad": positive(9, 4),
+            "AvgSquaredUpdate": positive(9, 4, salt=1),
+        },
+        "ParamOut AvgSquaredGradOut AvgSquaredUpdateOut",
+        {"rho": 0.9, "epsilon": 1e-4},
+        name="into other variables",
+    ),
     update(
         "adadelta",
         f32(3),

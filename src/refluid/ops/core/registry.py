@@ -27,7 +27,7 @@ EMPTY = "@EMPTY@"  # the name of an output that is not needed
 BOUNDARY = frozenset({"feed", "fetch", "read"})
 
 # Keyword-only parameters that the lowering provides; they are not attributes of the op.
-_SERVICES = frozenset({"key", "host", "run_block"})
+_SERVICES = frozenset({"key", "host", "run_block", "replaces_state"})
 
 # Whether an op runs on the host: always or never, depending on its attributes and connected input slots, or depending
 # on the program around it (see `refluid.lowering.host_ops`).
@@ -201,6 +201,7 @@ def op(
         program: "loop" and "branch" run on the host unless they have a form that compiles, "loop_array" if a loop on
         the host fills the array X, "array_sizes" if the number or the sizes of the tensors in X are not known while
         tracing.
+        A ``replaces_state`` parameter says whether the op writes variables that it reads.
         A rule with a ``run_block`` parameter runs blocks: it receives a `RunBlock`, and gradients are derived even on
         the host.
       lod: how sequences are passed. "share": the rule sees their rows as plain arrays, and outputs with the same number

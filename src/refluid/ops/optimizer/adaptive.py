@@ -123,17 +123,19 @@ def adamax(param, grad, learning_rate, moment, inf_norm, beta1_pow, *, beta1=0.9
     inputs="Param Grad AvgSquaredGrad AvgSquaredUpdate",
     outputs="ParamOut AvgSquaredGradOut AvgSquaredUpdateOut",
 )
-def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-6):
+def adadelta(param, grad, squared_grad, squared_update, *, rho=0.95, epsilon=1e-6, replaces_state=True):
     """step = sqrt(E[update^2] / E[grad^2]) * grad, with running means E; there is no learning rate.
 
-    Zeiler's paper uses E[update^2] before this step. Fluid overwrites it first and uses the new value; so does this.
+    Zeiler's paper uses E[update^2] before this step. In place, as the optimizer runs it, Fluid overwrites that first
+    and uses the new value; so does this.
     """
     grad, rho = gradient_of_all_rows(grad), single(rho)
     squared_grad = rho * squared_grad + (1 - rho) * grad * grad
     squared_ratio = (squared_update + epsilon) / (squared_grad + epsilon)
-    squared_update = rho * squared_update + (1 - rho) * squared_ratio * grad * grad
-    step = jnp.sqrt((squared_update + epsilon) / (squared_grad + epsilon)) * grad
-    return param - step, squared_grad, squared_update
+    new_squared_update = rho * squared_update + (1 - rho) * squared_ratio * grad * grad
+    used = new_squared_update if replaces_state else squared_update
+    step = jnp.sqrt((used + epsilon) / (squared_grad + epsilon)) * grad
+    return param - step, squared_grad, new_squared_update
 
 
 @_update(
