@@ -25,6 +25,23 @@ CASES += [
     case("density_prior_box", "steps", clip=True, step_w=7.0, step_h=10.0, offset=0.3, flatten_to_2d=True, **DENSITY),
     Case("anchor_generator", {"Input": MAP}, "Anchors Variances", dict(VARIANCE, offset=0.5, **ANCHORS)),
     Case("anchor_generator", {"Input": MAP}, "Anchors Variances", dict(VARIANCE, offset=0.0, **ANCHORS), name="offset"),
+    Case(
+        "prior_box",
+        {"Input": f64(1, 2, 2, 3), "Image": f64(1, 3, 20, 31)},
+        "Boxes Variances",
+        dict(SIZES, **VARIANCE),
+        name="float64",
+    ),
+    Case(
+        "anchor_generator", {"Input": f64(1, 2, 2, 3)}, "Anchors Variances", dict(ANCHORS, **VARIANCE), name="float64"
+    ),
+    Case(
+        "density_prior_box",
+        {"Input": f64(1, 2, 2, 3), "Image": f64(1, 3, 20, 31)},
+        "Boxes Variances",
+        dict(DENSITY, **VARIANCE),
+        name="float64",
+    ),
     Case("polygon_box_transform", {"Input": f32(2, 4, 2, 3)}, "Output"),
     Case("polygon_box_transform", {"Input": f64(1, 2, 3, 2)}, "Output", name="float64"),
 ]

@@ -1,7 +1,7 @@
 """Boxes around every cell of a feature map, from which detectors predict offsets.
 
 They depend on sizes only, never on values. Sizes of boxes and centers of cells are computed by NumPy in float32, in
-Fluid's order of operations.
+Fluid's order of operations; the results are float64 if the feature map is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def prior_box(
     across, down, _ = _centers(x, image, step_w, step_h, offset)
     half = sides / np.float32(2)
     boxes = _around(across, down, half, image)
-    return _with_variances(jnp.clip(boxes, 0, 1) if clip else boxes, variances)
+    return _with_variances(x, jnp.clip(boxes, 0, 1) if clip else boxes, variances)
 
 
 def _distinct_ratios(aspect_ratios: Floats, flip: bool) -> list[np.float32]:
@@ -64,11 +64,12 @@ def _prior_sides(min_sizes: Floats, max_sizes: Floats, ratios: Sequence[np.float
 
 
 def _infer_density(inputs: Described, attrs: dict[str, Any]) -> Described:
-    height, width = inputs["Input"][0].shape[2:]
+    x = inputs["Input"][0]
+    height, width = x.shape[2:]
     count = sum(density**2 for density in attrs["densities"]) * len(attrs["fixed_ratios"])
     # Fluid does not say how many boxes there are if they are flattened.
     shape = (-1, 4) if attrs.get("flatten_to_2d") else (height, width, count, 4)
-    return {slot: [ShapeDtype(shape, np.dtype(np.float32))] for slot in ("Boxes", "Variances")}
+    return {slot: [ShapeDtype(shape, _dtype_for(x))] for slot in ("Boxes", "Variances")}
 
 
 @op(
@@ -109,7 +110,7 @@ def density_prior_box(
             shifts += [(right, lower) for lower in places for right in places]
     half, moved = np.array(sides, np.float32) / np.float32(2), np.array(shifts, np.float32)
     boxes = jnp.clip(_around(across[:, None] + moved[:, 0], down[:, None] + moved[:, 1], half, image), 0, 1)
-    boxes, variances = _with_variances(boxes, variances)
+    boxes, variances = _with_variances(x, boxes, variances)
     return (boxes.reshape(-1, 4), variances.reshape(-1, 4)) if flatten_to_2d else (boxes, variances)
 
 
@@ -130,7 +131,7 @@ def anchor_generator(
     half = np.float32(0.5) * (np.array(sides, np.float32) - np.float32(1))
     across = np.arange(width, dtype=np.float32) * wide + np.float32(offset) * (wide - np.float32(1))
     down = np.arange(height, dtype=np.float32) * high + np.float32(offset) * (high - np.float32(1))
-    return _with_variances(_around(across, down, half), variances)
+    return _with_variances(x, _around(across, down, half), variances)
 
 
 def _cells(x: Any, slot: str) -> tuple[int, int]:
@@ -173,7 +174,12 @@ def _around(across: np.ndarray, down: np.ndarray, half: np.ndarray, image: Any =
     return jnp.stack([columns[0], rows[0], columns[1], rows[1]], -1)
 
 
-def _with_variances(boxes: Any, variances: Floats) -> tuple[Any, Any]:
+def _with_variances(x: Any, boxes: Any, variances: Floats) -> tuple[Any, Any]:
     if len(variances) != 4:
         raise ValueError(f"variances must have 4 numbers, but has {len(variances)}")
-    return boxes, jnp.broadcast_to(np.array(variances, np.float32), boxes.shape)
+    dtype = _dtype_for(x)
+    return boxes.astype(dtype), jnp.broadcast_to(np.array(variances, np.float32).astype(dtype), boxes.shape)
+
+
+def _dtype_for(x: Any) -> np.dtype:
+    return np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
