@@ -97,3 +97,16 @@ def gru_unit(fluid, x, h):
 @layer_case(CASES, x=f32(4, 9), h=f32(4, 3))
 def gru_unit_no_bias(fluid, x, h):
     return list(fluid.layers.gru_unit(x, h, 9, bias_attr=False, origin_mode=True))
+
+
+def saved_rows(fluid, type, slots):
+    """What an op has saved in batch order. What real Fluid notes there as a LoD is the order, not sequences."""
+    block = fluid.default_main_program().global_block()
+    (op,) = [op for op in block.ops if op.type == type]
+    return [fluid.layers.lod_reset(block.var(op.output(slot)[0]), target_lod=[0, 16]) for slot in slots.split()]
+
+
+@layer_case(CASES, grads=False, x=Lod(f32(16, 9), [LENGTHS["mixed"]]))
+def what_gru_saves(fluid, x):
+    fluid.layers.dynamic_gru(x, 3, is_reverse=True)
+    return saved_rows(fluid, "gru", SCRATCH)

@@ -142,3 +142,22 @@ def lstm_unit(fluid, x, h, c):
 @layer_case(CASES, x=f32(3, 4), h=f32(3, 2, salt=1), c=f32(3, 2, salt=2))
 def lstm_unit_forget_bias(fluid, x, h, c):
     return list(fluid.layers.lstm_unit(x, h, c, forget_bias=1.0, bias_attr=False, name="cell"))
+
+
+def saved_rows(fluid, type, slots):
+    """What an op has saved in batch order. What real Fluid notes there as a LoD is the order, not sequences."""
+    block = fluid.default_main_program().global_block()
+    (op,) = [op for op in block.ops if op.type == type]
+    return [fluid.layers.lod_reset(block.var(op.output(slot)[0]), target_lod=[0, 16]) for slot in slots.split()]
+
+
+@layer_case(CASES, grads=False, x=Lod(f32(16, 12), [LENGTHS["mixed"]]))
+def what_lstm_saves(fluid, x):
+    fluid.layers.dynamic_lstm(x, 12)
+    return saved_rows(fluid, "lstm", SCRATCH)
+
+
+@layer_case(CASES, grads=False, x=Lod(f32(16, 12), [LENGTHS["mixed"]]))
+def what_lstmp_saves(fluid, x):
+    fluid.layers.dynamic_lstmp(x, 12, 2, cell_clip=0.3, is_reverse=True)
+    return saved_rows(fluid, "lstmp", SCRATCH + " BatchHidden")

@@ -13,7 +13,15 @@ from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import op
 from refluid.ops.sequence.packing import require_sequences
-from refluid.ops.sequence.recurrence import ACTIVATIONS, BatchOrder, find_kernel, initial_state, recur
+from refluid.ops.sequence.recurrence import (
+    ACTIVATIONS,
+    BatchOrder,
+    before_each_row,
+    find_kernel,
+    in_batch_order,
+    initial_state,
+    recur,
+)
 
 # The activations of gru_unit, by number.
 _NUMBERED = ("identity", "sigmoid", "tanh", "relu")
@@ -32,18 +40,18 @@ def gru(x, h0, weight, bias=None, *, activation="tanh", gate_activation="sigmoid
     size = weight.shape[0]
     rows = x.data if bias is None else x.data + bias.reshape(-1)
     start = initial_state(h0, x, size)
+    gate, act = ACTIVATIONS[gate_activation], ACTIVATIONS[activation]
     usual = (gate_activation, activation) == ("sigmoid", "tanh")
     kernel = find_kernel("gru", x, rows, weight, start) if usual else None
     if kernel is not None:
         hidden = kernel.gru(x, is_reverse, rows, *_matrices(weight), start, origin_mode)
     else:
-        gate, act = ACTIVATIONS[gate_activation], ACTIVATIONS[activation]
         cell = partial(_gru_step, gate=gate, act=act, origin_mode=origin_mode)
         inputs = (rows[:, : 2 * size], rows[:, 2 * size :])
         (hidden,) = recur(cell, BatchOrder.of(x, is_reverse), inputs, _matrices(weight), (), (start,))
-    # Stand-ins for what real Fluid's kernels save for their gradients; nothing here reads it.
-    gates, half = x.as_rows(jnp.zeros_like(x.data)), x.as_rows(jnp.zeros((x.shape[0], size), x.dtype))
-    return gates, half, half, x.with_data(hidden)
+    values = stop_gradient((rows, before_each_row(x, hidden, start, is_reverse), weight))
+    saved = (*_gates(*values, gate, act), stop_gradient(hidden))
+    return *in_batch_order(x, is_reverse, *saved), x.with_data(hidden)
 
 
 def _gru_step(dot, _, state, *, gate, act, origin_mode):
@@ -69,12 +77,17 @@ def _matrices(weight):
 def gru_unit(x, hidden, weight, bias=None, *, activation=2, gate_activation=1, origin_mode=False):
     """One step of a gru; Gate holds update gate, reset gate and candidate. Gradients flow through Hidden only."""
     gate, act = ACTIVATIONS[_NUMBERED[gate_activation]], ACTIVATIONS[_NUMBERED[activation]]
-    size = hidden.shape[1]
     rows = x if bias is None else x + bias.reshape(-1)
+    gates, reset_hidden = _gates(rows, hidden, weight, gate, act)
+    update, _, candidate = jnp.split(gates, 3, axis=1)
+    return stop_gradient(gates), stop_gradient(reset_hidden), _mixed(update, hidden, candidate, origin_mode)
+
+
+def _gates(rows, hidden, weight, gate, act):
+    """Update gate, reset gate and candidate side by side, and the hidden state that was reset for the candidate."""
+    size = hidden.shape[1]
     of_gates, of_candidate = _matrices(weight)
     gates = gate(rows[:, : 2 * size] + hidden @ of_gates)
-    update, reset = jnp.split(gates, 2, axis=1)
-    reset_hidden = reset * hidden
+    reset_hidden = gates[:, size:] * hidden
     candidate = act(rows[:, 2 * size :] + reset_hidden @ of_candidate)
-    mixed = _mixed(update, hidden, candidate, origin_mode)
-    return stop_gradient(jnp.concatenate([gates, candidate], axis=1)), stop_gradient(reset_hidden), mixed
+    return jnp.concatenate([gates, candidate], axis=1), reset_hidden

@@ -18,7 +18,15 @@ from jax.lax import stop_gradient
 from refluid.ops.core.registry import op
 from refluid.ops.core.values import Ragged
 from refluid.ops.sequence.packing import require_sequences
-from refluid.ops.sequence.recurrence import ACTIVATIONS, BatchOrder, find_kernel, initial_state, recur
+from refluid.ops.sequence.recurrence import (
+    ACTIVATIONS,
+    BatchOrder,
+    before_each_row,
+    find_kernel,
+    in_batch_order,
+    initial_state,
+    recur,
+)
 
 _USUAL_ACTIVATIONS = ("sigmoid", "tanh", "tanh")  # of gates, cell and candidate
 
@@ -48,16 +56,17 @@ def lstm(
     size = weight.shape[0]
     rows, peepholes = _with_bias(x.data, bias, size, use_peepholes)
     start = (initial_state(h0, x, size), initial_state(c0, x, size))
+    activations = _activations(gate_activation, cell_activation, candidate_activation)
     usual = (gate_activation, cell_activation, candidate_activation) == _USUAL_ACTIVATIONS
     kernel = find_kernel("lstm", x, rows, weight, *start) if usual else None
     if kernel is not None:
         factors = jnp.stack(peepholes) if peepholes else jnp.zeros((0, size), x.dtype)
         hidden, cells = kernel.lstm(x, is_reverse, rows, weight, factors, *start)
-        return x.with_data(hidden), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size)
-    cell = partial(_lstm_step, **_activations(gate_activation, cell_activation, candidate_activation))
-    order = BatchOrder.of(x, is_reverse)
-    hidden, cells = recur(cell, order, (rows,), (weight,), peepholes, start)
-    return x.with_data(hidden), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size)
+    else:
+        cell = partial(_lstm_step, **activations)
+        hidden, cells = recur(cell, BatchOrder.of(x, is_reverse), (rows,), (weight,), peepholes, start)
+    saved = _saved(x, is_reverse, (rows, weight, peepholes), (hidden, cells), start, **activations)
+    return x.with_data(hidden), x.with_data(stop_gradient(cells)), *saved[:2]
 
 
 @op(
@@ -87,9 +96,10 @@ def lstmp(
     """An lstm whose recurrent state is r = act(h @ projection) instead of h; cells and r may be clipped."""
     x = require_sequences(x, "Input")
     size, projected = projection.shape
+    activations = _activations(gate_activation, cell_activation, candidate_activation)
     cell = partial(
         _lstmp_step,
-        **_activations(gate_activation, cell_activation, candidate_activation),
+        **activations,
         # Real Fluid only checks whether there is a proj_activation, and then applies the cell's activation.
         project=ACTIVATIONS["identity" if proj_activation == "identity" else cell_activation],
         cell_clip=cell_clip or 0.0,
@@ -99,7 +109,8 @@ def lstmp(
     start = (initial_state(h0, x, projected), initial_state(c0, x, size))
     order = BatchOrder.of(x, is_reverse)
     states, cells = recur(cell, order, (rows, None), (weight, projection), peepholes, start)
-    return x.with_data(states), x.with_data(stop_gradient(cells)), *_scratch(x, 4 * size, size, size)
+    saved = _saved(x, is_reverse, (rows, weight, peepholes), (states, cells), start, **activations)
+    return x.with_data(states), x.with_data(stop_gradient(cells)), *saved
 
 
 def _activations(gate, cell, candidate):
@@ -145,9 +156,17 @@ def _with_bias(rows, bias, size, use_peepholes):
     return rows + bias[: 4 * size], tuple(bias[(4 + i) * size : (5 + i) * size] for i in range(3))
 
 
-def _scratch(x: Ragged, *widths: int):
-    """Stand-ins for what real Fluid's kernels save for their gradients; nothing here reads it."""
-    return tuple(x.as_rows(jnp.zeros((x.shape[0], width), x.dtype)) for width in widths)
+def _saved(x: Ragged, is_reverse: bool, parameters, states, start, *, gate, act, candidate) -> tuple[Ragged, ...]:
+    """The gates, act(c) and o * act(c) of every row, in batch order; no gradient flows through them."""
+    (rows, weight, peepholes), states, start = stop_gradient((parameters, states, start))
+    hidden, cell = (before_each_row(x, *each, is_reverse) for each in zip(states, start, strict=True))
+    new, in_gate, forget, out = jnp.split(rows + hidden @ weight, 4, axis=1)
+    if peepholes:
+        in_gate, forget = in_gate + peepholes[0] * cell, forget + peepholes[1] * cell
+        out = out + peepholes[2] * states[1]
+    gates = jnp.concatenate([candidate(new), gate(in_gate), gate(forget), gate(out)], axis=1)
+    active = act(states[1])
+    return in_batch_order(x, is_reverse, gates, active, gate(out) * active)
 
 
 @op("lstm_unit", inputs="X C_prev", outputs="C H", lod=None, row_wise=True)

@@ -55,6 +55,19 @@ def initial_state(given: Any, sequences: Ragged, size: int) -> Any:
     return jnp.pad(given, ((0, max(count - given.shape[0], 0)), (0, 0)))[:count]
 
 
+def before_each_row(sequences: Ragged, states: Any, initial: Any, is_reverse: bool) -> Any:
+    """For each row the state that its step began with; ``initial`` where its sequence does."""
+    owners = jnp.minimum(sequences.owners(), max(sequences.sequences - 1, 0))
+    begins = sequences.positions() == (sequences.lengths[owners] - 1 if is_reverse else 0)
+    return jnp.where(begins[:, None], initial[owners], jnp.roll(states, -1 if is_reverse else 1, axis=0))
+
+
+def in_batch_order(sequences: Ragged, is_reverse: bool, *packed: Any) -> tuple[Ragged, ...]:
+    """Packed rows in batch order, as real Fluid's kernels save them for their gradients; here nothing reads them."""
+    places = BatchOrder.of(sequences, is_reverse).packed[: sequences.shape[0]]
+    return tuple(sequences.as_rows(rows[places]) for rows in packed)
+
+
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["starts", "ends", "packed", "batch", "reverse", "real", "lanes", "ranks"],
