@@ -342,6 +342,7 @@ def round_halves_anywhere_in_a_tensor(fluid):
     return {"rounded": run_op(fluid, "fake_quantize_abs_max", {"X": x}, "Out OutScale", bit_length=8)["Out"].ravel()}
 
 
+LSTM = "Hidden Cell BatchGate BatchCellPreAct"
 FUSED = "Hidden XX BatchedInput BatchedOut ReorderedH0"
 
 
@@ -417,6 +418,32 @@ def gradient_of_offsets_of_parts(fluid):
 
     feeds = {"offsets": 0.4 * waves(1, 2, 2, 3), "pixels": waves(1, 12, 8, 8)}
     return gradient_and_differences(fluid, build, regions=np.array([[1, 1, 5, 6]], "float32"), **feeds)
+
+
+@difference("images-at-once", holds=lambda found: same(found["together"], found["alone"]))
+def sample_two_images_at_once(fluid):
+    attrs = {"strides": [1, 1], "paddings": [1, 1], "dilations": [1, 1], "groups": 1, "deformable_groups": 1}
+
+    def convolved(images, step):
+        inputs = {"Input": waves(2, 2, 3, 3)[images], "Offset": waves(2, 18, 3, 3)[images], "Filter": waves(2, 2, 3, 3)}
+        run = lambda: run_op(fluid, "deformable_conv_v1", inputs, "Output", im2col_step=step, **attrs)  # noqa: E731
+        return in_another_program(fluid, run)["Output"]
+
+    return {"together": convolved([0, 1], 2), "alone": np.concatenate([convolved([i], 1) for i in range(2)])}
+
+
+@difference("state-of-nothing", holds=agrees)
+def gradient_of_the_state_before_an_empty_sequence(fluid):
+    def recurrence(states, grads=()):
+        inputs = {"Input": sequences(fluid, waves(5, 8), 2, 0, 3), "H0": states, "C0": waves(3, 2)}
+        inputs.update(Weight=waves(2, 8), Bias=waves(1, 8))
+        run = lambda: run_op(fluid, "lstm", inputs, LSTM, grads, use_peepholes=False)  # noqa: E731
+        return in_another_program(fluid, run)
+
+    states = waves(3, 2) * 0.5
+    gradient = recurrence(states, ["H0", "Input"])["H0@GRAD"]
+    found = slopes(lambda h: float(recurrence(h.astype("float32"))["Hidden"].sum()), states)
+    return {"gradient": gradient, "differences": found}
 
 
 @difference("scales-for-tests", holds=lambda found: same(found["scale"], [5.0]))

@@ -1,4 +1,7 @@
-"""Convolutions whose kernel elements are moved at every position, by offsets that another layer predicts."""
+"""Convolutions whose kernel elements are moved at every position, by offsets that another layer predicts.
+
+differs: images-at-once
+"""
 
 from __future__ import annotations
 

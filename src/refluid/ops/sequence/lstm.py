@@ -3,6 +3,8 @@
 The rows of lstm and lstmp hold candidate, input gate, forget gate and output gate, in that order; those of lstm_unit
 input gate, forget gate, output gate and candidate. Peephole weights follow the four biases in Bias: input, forget,
 output. As in real Fluid no gradient flows through the output Cell of lstm and lstmp, only through the hidden state.
+
+differs: state-of-nothing
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def deformable_conv(
       filter_size, stride, padding, dilation: a number, or one for height and one for width.
       groups: the number of channel groups; each filter sees the channels of one group.
       deformable_groups: the number of channel groups that are moved alike.
-      im2col_step: how many images real Fluid samples at once; it changes no results.
+      im2col_step: how many images real Fluid samples at once; here it changes no results.
       modulated: whether samples are multiplied by a mask (deformable convolutions, version 2).
     """
     require_floating("deformable_conv", input=input, offset=offset)
