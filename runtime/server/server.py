@@ -303,8 +303,7 @@ class Server:
         now = time.monotonic()
         if now - self._checked > _PAUSED:
             self._membership.forgive(now)
-        with self._changed:
-            silent = self._attendance.find_lost(now)
+        silent = self._find_lost(now)
         for trainer in silent:  # without the lock: the other servers may be calling this one for the same reason
             self.peers.report_lost(trainer)
         waits = self.view.own_waits(now)
@@ -315,6 +314,17 @@ class Server:
                 self._report(wait, now)
         self._attendance.end_if_failed(now)
         self._checked = time.monotonic()
+
+    def _find_lost(self, now: float) -> list[int]:
+        """Notices trainers that are lost. An update that is due without them may fail, or the log: all hear of it."""
+        with self._changed:
+            try:
+                return self._attendance.find_lost(now)
+            except Exception as error:  # noqa: BLE001 - the job ends with it, and the server not before its trainers
+                self._log_failure("leaving out a trainer", describe(error))
+                if self.failure is None:
+                    self._exchange.fail(error)
+                return []
 
     def _report(self, wait: Wait, now: float) -> None:
         numbers = map(trainer_number, wait.awaited)

@@ -225,11 +225,6 @@ class Recovery:
             self._part.ends()
 
     @property
-    def logs(self) -> bool:
-        """Whether it has a log."""
-        return self._log_folder is not None
-
-    @property
     def last(self) -> int:
         """The number of the last record."""
         return 0 if self._log is None else self._log.last

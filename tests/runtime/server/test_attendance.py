@@ -252,6 +252,16 @@ def test_a_successor_in_async_mode_passes_barriers_where_nobody_waits(job):
     assert new.barrier(2).pending and not here.barrier(2).pending
 
 
+def test_an_update_that_fails_because_a_trainer_is_left_out_ends_the_job_and_not_the_server(job, monkeypatch, caplog):
+    held, (here, _) = job("leave_out")
+    here.push(gradients(held))
+    monkeypatch.setattr(held._exchange.shard, "update", lambda *_, **__: 1 / 0)
+    silence(held, 1)
+    assert "division by zero" in caplog.text
+    with pytest.raises(RuntimeError, match="update 1 failed: ZeroDivisionError"):
+        here.push(gradients(held))
+
+
 @pytest.mark.parametrize(("number", "incarnation"), [(1, 99), (2, 12)])
 def test_who_takes_a_place_or_is_added_does_so_between_two_updates(job, monkeypatch, number, incarnation):
     join, locked = Membership.join, []
