@@ -15,10 +15,11 @@ from refluid.log import Log
 from refluid.lowering.exchange import Exchange
 from refluid.runtime.transport import wire
 from refluid.runtime.transport.request import RetryPolicy, patiently
-from refluid.runtime.transport.wire import dense, pb
+from refluid.runtime.transport.wire import Rows, dense, pb
 
 _SUM_TIMEOUT = 120.0  # seconds; the other servers are in the same round already, or about to be
 _NOTICE_TIMEOUT = 5.0  # seconds
+_LARGEST_PART = 64 << 10  # bytes: some numbers for each norm
 _MOST_SUMS = 4096  # that are kept; a round has one for each norm, and all but the last round are forgotten
 
 
@@ -126,13 +127,18 @@ class Peers:
 
     def handle_sum(self, message: bytes) -> list[Any]:
         """Takes another server's part and replies with the total."""
+        if len(message) > _LARGEST_PART:  # they are kept until all have arrived
+            raise ValueError(f"a part of a sum takes {len(message)} bytes; {_LARGEST_PART} are allowed")
         request = wire.decode(pb.SumRequest, message)
         if not 0 < request.server < request.servers <= len(self._endpoints) or len(self._parts) >= _MOST_SUMS:
             raise ValueError(
                 f"a part of server {request.server} of {request.servers} cannot be added: this job has "
                 f"{len(self._endpoints)} servers, and {len(self._parts)} sums are open"
             )
-        values = [dense(value) for value in wire.decode_tensors(request, message).values()]
+        tensors = wire.decode_tensors(request, message)
+        if any(isinstance(value, Rows) for value in tensors.values()):
+            raise ValueError("a part of a sum has selected rows; numbers are expected")
+        values = [np.array(value) for value in tensors.values()]  # not the whole message
         totals = self._contribute(request.round, request.key, request.server, values, request.servers)
         return wire.encode(pb.ExchangeReply(version=request.round), _by_number(totals))
 

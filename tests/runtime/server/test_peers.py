@@ -1,6 +1,7 @@
 """Servers that add up their parts of a sum before an update."""
 
 import numpy as np
+import pytest
 
 import paddle.fluid as fluid
 from cluster.one_process import Role, servers
@@ -32,6 +33,24 @@ def test_a_restarted_server_still_knows_the_sums_that_others_may_ask_for():
     reply = b"".join(peers.handle_sum(b"".join(wire.encode(request, {"0": np.array([1.0])}))))
     totals = wire.decode_tensors(wire.decode(pb.ExchangeReply, reply), reply)
     np.testing.assert_array_equal(totals["0"], [2.5])
+
+
+@pytest.mark.parametrize(
+    ("changes", "value", "text"),
+    [
+        ({"servers": 3}, np.zeros(1), "this job has 2 servers"),
+        ({"server": 0}, np.zeros(1), "a part of server 0 of 2 cannot be added"),
+        ({"server": -1}, np.zeros(1), "a part of server -1 of 2 cannot be added"),
+        ({}, np.zeros(10_000), "takes 8.... bytes; 65536 are allowed"),
+        ({}, wire.Rows(np.zeros(1, np.int64), np.zeros((1, 2))), "has selected rows"),
+    ],
+)
+def test_parts_that_make_no_sense_are_refused_and_not_kept(changes, value, text):
+    peers = Peers(["one", "two"], "one", None)
+    request = pb.SumRequest(**{"server": 1, "servers": 2, "round": 3, "key": "norm", **changes})
+    with pytest.raises(ValueError, match=text):
+        peers.handle_sum(b"".join(wire.encode(request, {"0": value})))
+    assert peers._parts == {}
 
 
 def test_two_servers_in_one_process_each_add_their_own_part_to_a_global_norm():
