@@ -410,10 +410,26 @@ def test_a_fetched_number_is_an_array_and_a_number():
         assert float(value) == 3.5 and int(value) == 3 and f"{float(value):.1f}" == "3.5"
         assert "%f" % value == "3.500000" and "%d" % value == "3"  # noqa: UP031 - as scripts write it
         assert (str(value), repr(value)) == ("[3.5]", "array([3.5], dtype=float32)")
-        assert type(value + 1) is np.ndarray and type(value[0]) is np.float32 and type(np.mean(value)) is np.float32
+        assert type(value[0]) is np.float32 and type(np.mean(value)) is np.float32
         assert type(pickle.loads(pickle.dumps(value))) is np.ndarray
         value += 1
         np.testing.assert_array_equal(value, [4.5])
+
+
+def test_what_is_computed_from_a_fetched_number_is_a_number_too():
+    value = fluid.Executor(fluid.CPUPlace()).run(
+        feed={"x": np.array([[1.5, 2.0]], "float32")},
+        fetch_list=[fluid.layers.reduce_sum(fluid.layers.data("x", [2]))],
+    )[0]
+    total = 0.0
+    for _ in range(2):
+        total += value
+    assert "%.2f" % (total / 2) == "3.50" and float(np.exp(total * 0)) == 1
+    assert [float(part) for part in divmod(value, 2)] == [1, 1.5]
+    assert type(value + np.ones((1, 2))) is np.ndarray
+    accuracy = fluid.metrics.Accuracy()
+    accuracy.update(value / 7, 2)
+    assert "%.1f" % accuracy.eval() == "0.5"  # noqa: UP031
 
 
 def test_more_than_one_element_is_no_number():

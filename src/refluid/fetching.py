@@ -70,7 +70,8 @@ def as_numpy(name: str, value: Any) -> Any:
 class OneElement(np.ndarray):
     """An array of one element that converts to a number, for ``float(loss)`` and ``"%f" % loss`` in Fluid scripts.
 
-    NumPy 2.4 converts only arrays without dims. Anything computed from it is a plain array again.
+    NumPy 2.4 converts only arrays without dims. What is computed from it converts too, if it has one element: scripts
+    print ``total / batches`` of a ``total += loss``.
     """
 
     def __float__(self) -> float:
@@ -82,7 +83,8 @@ class OneElement(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if "out" in options:
             options["out"] = tuple(_plain(each) for each in options["out"])
-        return getattr(ufunc, method)(*map(_plain, inputs), **options)
+        found = getattr(ufunc, method)(*map(_plain, inputs), **options)
+        return tuple(map(also_a_number, found)) if isinstance(found, tuple) else also_a_number(found)
 
     def __repr__(self) -> str:
         return repr(_plain(self))
@@ -97,8 +99,13 @@ def _plain(value: Any) -> Any:
 
 def copied(value: Any) -> np.ndarray:
     """Copies a value to a NumPy array."""
-    array = np.asarray(value).copy()  # twice as fast as np.array(value)
-    return array.view(OneElement) if array.size == 1 and array.ndim else array
+    return also_a_number(np.asarray(value).copy())  # twice as fast as np.array(value)
+
+
+def also_a_number(value: Any) -> Any:
+    """The value, as an array that converts to a number if it has one element."""
+    one = isinstance(value, np.ndarray) and value.size == 1 and value.ndim
+    return value.view(OneElement) if one else value
 
 
 def as_tensor(name: str, value: Any) -> Any:

@@ -54,6 +54,7 @@ def test_chunk_evaluator_gives_precision_recall_and_f1():
     assert chunks.eval() == (0, 0, 0)
     chunks.update(np.array([10]), np.array([8]), np.array([5]))
     np.testing.assert_allclose(chunks.eval(), [[0.5], [0.625], [0.55555556]])
+    assert [float(value) for value in chunks.eval()[:2]] == [0.5, 0.625]
     with pytest.raises(ValueError, match="num_infer_chunks must be a number"):
         chunks.update("a", 1, 1)
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from refluid.fetching import also_a_number
+
 __all__ = ["WeightedAverage"]
 
 
@@ -33,4 +35,4 @@ class WeightedAverage:
         """Returns the average of the values added so far."""
         if np.all(self.denominator == 0):
             raise ValueError("nothing to average: no value with a nonzero weight has been added")
-        return self.numerator / self.denominator
+        return also_a_number(self.numerator / self.denominator)

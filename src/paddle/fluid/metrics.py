@@ -5,6 +5,7 @@ import numpy as np
 from paddle.fluid import layers
 from paddle.fluid.initializer import Constant
 from paddle.fluid.layer_helper import LayerHelper
+from refluid.fetching import also_a_number
 from refluid.ir import unique_name
 from refluid.ir.program import Program, program_guard
 
@@ -132,7 +133,7 @@ class Accuracy(MetricBase):
     def eval(self):
         if np.all(self.weight == 0):
             raise ValueError("Accuracy has no data: update it with the result of layers.accuracy")
-        return self.value / self.weight
+        return also_a_number(self.value / self.weight)
 
 
 class ChunkEvaluator(MetricBase):
@@ -160,7 +161,7 @@ class ChunkEvaluator(MetricBase):
         precision = self.num_correct_chunks / self.num_infer_chunks if np.any(self.num_infer_chunks) else 0
         recall = self.num_correct_chunks / self.num_label_chunks if np.any(self.num_label_chunks) else 0
         f1 = 2 * precision * recall / (precision + recall) if np.any(self.num_correct_chunks) else 0
-        return precision, recall, f1
+        return also_a_number(precision), also_a_number(recall), also_a_number(f1)
 
 
 class EditDistance(MetricBase):
@@ -184,7 +185,7 @@ class EditDistance(MetricBase):
         """Returns the average distance and the fraction of sequences with errors."""
         if np.all(self.seq_num == 0):
             raise ValueError("EditDistance has no data: update it with the result of layers.edit_distance")
-        return self.total_distance / self.seq_num, self.instance_error / self.seq_num
+        return also_a_number(self.total_distance / self.seq_num), also_a_number(self.instance_error / self.seq_num)
 
 
 class Auc(MetricBase):
