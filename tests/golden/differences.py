@@ -486,6 +486,14 @@ def divergence_of_independent_normals(fluid):
     return {"divergence": found, "formula": 0.5 * terms.sum()}
 
 
+@difference("bilinear-filter", holds=lambda found: same(found["filter"], found["filter"].T))
+def filter_that_interpolates(fluid):
+    filters = fluid.ParamAttr(name="filters", initializer=fluid.initializer.Bilinear())
+    fluid.layers.create_parameter([1, 1, 4, 4], "float32", attr=filters)
+    started(fluid)
+    return {"filter": value(fluid, "filters")[0, 0]}
+
+
 def record():
     import paddle.fluid as fluid
 

@@ -192,7 +192,7 @@ class BilinearInitializer(Initializer):
         size = var.shape[3]
         half = math.ceil(size / 2.0)
         center = (2 * half - 1 - half % 2) / (2.0 * half)
-        line = 1 - np.abs(np.arange(size) / half - center)
+        line = 1 - np.abs(np.arange(size) / half - center)  # differs: bilinear-filter
         return NumpyArrayInitializer(np.broadcast_to(np.outer(line, line), var.shape).astype("float32"))(var, block)
 
 
