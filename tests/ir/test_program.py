@@ -98,6 +98,12 @@ def test_name_scopes_are_carried_by_ops():
     assert scopes == ["/encoder/block/", "/encoder_1/"]
 
 
+def test_every_op_has_the_attributes_of_the_framework():
+    op = fluid.layers.relu(fluid.layers.data("x", [3])).op
+    assert {"op_role", "op_role_var", "op_namescope"} <= set(op.attr_names)
+    assert (op.attr("op_role"), op.attr("op_role_var"), op.attr("op_namescope")) == (0, [], "/")
+
+
 def test_a_parameter_can_be_shared_but_not_with_another_shape():
     x = fluid.layers.data("x", [4])
     shared = fluid.ParamAttr(name="shared")

@@ -109,7 +109,7 @@ class Operator:
         """Returns the value of an attribute, or its default if it is not set."""
         if name in self.attrs:
             return self.attrs[name]
-        defaults = registry.lookup(self.type).attrs if registry.is_known(self.type) else {}
+        defaults = self._defaults()
         if name in defaults:
             return _plain(defaults[name])
         raise ValueError(f"{self.type} has no attribute {name}")
@@ -119,8 +119,12 @@ class Operator:
 
     @property
     def attr_names(self) -> list[str]:
-        defaults = registry.lookup(self.type).attrs if registry.is_known(self.type) else {}
-        return sorted({*self.attrs, *defaults})
+        return sorted({*self.attrs, *self._defaults()})
+
+    def _defaults(self) -> dict[str, Any]:
+        """What attributes are where they are not set; every op of Fluid has roles and a name scope."""
+        own = registry.lookup(self.type).attrs if registry.is_known(self.type) else {}
+        return {OP_ROLE: 0, OP_ROLE_VAR: [], OP_NAMESCOPE: "/", **own}
 
     def all_attrs(self) -> dict[str, Any]:
         """Returns all attributes with their values, including defaults."""
