@@ -220,17 +220,15 @@ class _Job:
         return Path(self.case["events"]).read_text().splitlines()
 
     def judge(self, seconds):
-        failed = {who: code for who, code in self.processes.ended.items() if who[0] == "trainer" and code}
-        logs = {who: self.processes.output(who) for who in failed}
-        for (role, number), text in logs.items():
-            if not re.search(_NAMES, _error_in(text)):
-                return Outcome(self.plan, WRONG, seconds, f"{role} {number} failed: {_error_in(text)[:150]}")
-        broken = [who for who, code in self.processes.ended.items() if who[0] == "server" and code]
-        if broken:
-            return Outcome(self.plan, WRONG, seconds, f"{broken[0]} failed: {self.processes.output(broken[0])[-200:]}")
-        if failed:
+        errors = {
+            who: _error_in(self.processes.output(who)) for who, code in sorted(self.processes.ended.items()) if code
+        }
+        for (role, number), error in errors.items():
+            if not re.search(_NAMES, error):
+                return Outcome(self.plan, WRONG, seconds, f"{role} {number} failed: {error[:150]}")
+        if errors:
             if self.plan.returns and self.plan.phase != "leaving" and not self.was_over:
-                first = _error_in(next(iter(logs.values())))
+                first = next(iter(errors.values()))
                 return Outcome(self.plan, WRONG, seconds, f"all were there again, but {first[:150]}")
             return Outcome(self.plan, FAILED, seconds)
         problem = check(self.case, self.plan)
