@@ -14,7 +14,7 @@ from typing import Any
 
 from refluid.runtime.observe.waits import Wait
 
-TAKEOVER_AFTER = 2.2  # heartbeats of silence
+TAKEOVER_AFTER = 2.2  # heartbeats of silence; in the second half of this time comes one of whoever lives
 _KEPT = (  # of a member, across restarts of the server
     "incarnation", "host", "left", "evicted", "steps", "progress", "earlier_barriers", "replaces", "has_pushed",
 )  # fmt: skip
@@ -103,7 +103,8 @@ class Membership:
         if free or holder.incarnation == attempt.incarnation:
             return Admission.GRANTED
         assert holder.seen is not None and holder.joined is not None
-        if holder.seen > max(attempt.began, holder.joined):  # it may have died while its own join waited
+        # It may have died while its own join waited, or just before this one: its last messages may still be under way.
+        if holder.seen > max(attempt.began, holder.joined) + self._takeover_after / 2:
             return Admission.REFUSED
         return Admission.GRANTED if now - holder.seen >= self._takeover_after else Admission.UNDECIDED
 
