@@ -37,6 +37,15 @@ def test_a_slice_is_printed_as_in_fluid():
     )
 
 
+@pytest.mark.parametrize("sync_mode", [True, False])
+def test_a_transpiler_says_what_it_was_told(sync_mode):
+    regression(size=2)
+    transpiler = transpile(sync_mode=sync_mode)
+    assert transpiler.origin_program is fluid.default_main_program()
+    assert (transpiler.trainer_num, transpiler.pserver_endpoints) == (2, [FIRST, SECOND])
+    assert transpiler.sync_mode is sync_mode and transpiler.distributed_mode == (0 if sync_mode else 1)
+
+
 @pytest.mark.parametrize("is_distributed", [False, True])
 def test_a_transpiler_knows_its_distributed_table(is_distributed):
     assert not fluid.DistributeTranspiler().has_distributed_lookup_table

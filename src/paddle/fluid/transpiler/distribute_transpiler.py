@@ -30,6 +30,31 @@ class DistributeTranspiler(distribute.DistributeTranspiler):
     _ready: tuple[str, ...] = ()  # servers that were seen to listen
 
     @property
+    def origin_program(self) -> Program:
+        """The program that was transpiled, which is the trainer's now."""
+        return self._trainer
+
+    @property
+    def trainer_num(self) -> int:
+        """How many trainers there are."""
+        return self.placement.trainers
+
+    @property
+    def pserver_endpoints(self) -> list[str]:
+        """The endpoints of all servers."""
+        return list(self.placement.endpoints)
+
+    @property
+    def distributed_mode(self) -> DistributedMode:
+        """How trainers and servers work together."""
+        return self.placement.mode
+
+    @property
+    def sync_mode(self) -> bool:
+        """Whether every update waits for all trainers."""
+        return self.distributed_mode is DistributedMode.SYNC
+
+    @property
     def table_name(self) -> str | None:
         """The table with ``is_distributed=True``, or None."""
         return None if self._placement is None else find_distributed_lookup_table(self._original)
