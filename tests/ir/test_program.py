@@ -149,6 +149,26 @@ def test_programs_are_printed_as_protobuf_text_where_fluid_throws_on_errors():
     assert program.to_string(False) == str(program) != program.to_string(True)
 
 
+def test_protobuf_text_with_details_says_what_messages_have_no_fields_for():
+    x = fluid.layers.data("x", [2])
+    fluid.layers.fc(x, 1, param_attr="w", bias_attr=False)
+    program = fluid.default_main_program()
+    details = "error_clip: None\nstop_gradient: True\n"
+    assert x.to_string(True, with_details=True) == x.to_string(True) + details
+    assert (
+        program.all_parameters()[0]
+        .to_string(True, True)
+        .endswith(
+            "stop_gradient: False\ntrainable: True\noptimize_attr: {'learning_rate': 1.0}\nregularizer: None\n"
+            "do_model_average: True\n"
+        )
+    )
+    text = program.to_string(True, with_details=True)
+    assert text.startswith("blocks {\n  idx: 0\n  parent_idx: -1\n  vars {\n    name: ")
+    assert "    persistable: false\n    error_clip: None\n    stop_gradient: True\n  }\n" in text
+    assert text.endswith("  }\n}\n") and '    type: "mul"\n' in text
+
+
 def test_dtypes_compare_with_the_enumeration_and_print_like_it():
     x = fluid.layers.data("x", [1], dtype="int64")
     assert x.dtype == fluid.core.VarDesc.VarType.INT64 == VarType.INT64

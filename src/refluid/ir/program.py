@@ -261,7 +261,7 @@ class Program:
         """Returns readable text, or with ``throw_on_error`` the text of the ProgramDesc message, as Fluid does."""
         from refluid.ir.text import message_text, program_text
 
-        return message_text(self) if throw_on_error else program_text(self, with_details)
+        return message_text(self, with_details) if throw_on_error else program_text(self, with_details)
 
     def __str__(self) -> str:
         return self.to_string()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,29 @@ from refluid.ir.variable import Parameter, Variable
 from refluid.ir.vartype import VarType
 
 _HIDDEN = (OP_ROLE, OP_ROLE_VAR, OP_NAMESCOPE)
+_OF_PARAMETERS = ("trainable", "optimize_attr", "regularizer", "do_model_average")
 
 
-def message_text(described: Program | Block | Operator | Variable) -> str:
-    """The protobuf message of a program or a part of one, in protobuf's text format."""
+def message_text(described: Program | Block | Operator | Variable, with_details: bool = False) -> str:
+    """The protobuf message of a program or a part of one, in protobuf's text format.
+
+    ``with_details`` adds, as Fluid does, what messages have no fields for.
+    """
     from google.protobuf import text_format
 
     from refluid.ir.protobuf import to_message
 
-    return text_format.MessageToString(to_message(described))
+    if not with_details or isinstance(described, Operator):
+        return text_format.MessageToString(to_message(described))
+    if isinstance(described, Variable):
+        names = ("error_clip", "stop_gradient", *(_OF_PARAMETERS if isinstance(described, Parameter) else ()))
+        return message_text(described) + "".join(f"{name}: {getattr(described, name)}\n" for name in names)
+    if isinstance(described, Block):
+        parts = [("vars", variable) for variable in described.vars.values()] + [("ops", op) for op in described.ops]
+        head = f"idx: {described.idx}\nparent_idx: {described.parent_idx}\n"
+    else:
+        parts, head = [("blocks", block) for block in described.blocks], ""
+    return head + "".join(f"{field} {{\n{indent(message_text(part, True), '  ')}}}\n" for field, part in parts)
 
 
 def program_text(program: Program, with_details: bool = False) -> str:

@@ -133,7 +133,7 @@ class Variable:
         """Returns readable text, or with ``throw_on_error`` the text of the protobuf message, as Fluid does."""
         from refluid.ir.text import message_text, variable_text
 
-        return message_text(self) if throw_on_error else variable_text(self, with_details)
+        return message_text(self, with_details) if throw_on_error else variable_text(self, with_details)
 
     def __str__(self) -> str:
         return self.to_string()
