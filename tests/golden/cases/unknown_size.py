@@ -126,6 +126,21 @@ def ids(fluid):
 
 
 @layer_case(CASES, grads=False, ops=False)
+def one_of_two_unknown_sizes_is_known_from_the_other_input(fluid):
+    layers = fluid.layers
+
+    def build(x, y):
+        return [
+            layers.elementwise_add(x, y),
+            layers.elementwise_mul(x, y, axis=2),
+            layers.less_than(x, y),
+            layers.matmul(x, y),
+        ]
+
+    return _inferred(fluid, build, [None, 3, 4], [None])
+
+
+@layer_case(CASES, grads=False, ops=False)
 def images(fluid):
     layers = fluid.layers
 

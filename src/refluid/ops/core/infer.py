@@ -6,8 +6,8 @@ unknown dim; where the two results differ, the output dim depends on the unknown
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -76,26 +76,52 @@ def freeze(value: Any) -> Any:
 
 @lru_cache(maxsize=65536)
 def _infer(type: str, inputs: tuple, attrs: tuple):
-    definition = lookup(type)
-    described = {slot: list(values) for slot, values in inputs}
-    dims = [dim for _, values in inputs for value in values for dim in (*value.shape, *(-1,) * value.lod_level)]
-    if -1 not in dims:
-        return _evaluate(definition, described, dict(attrs), 1)
+    definition, described, known = lookup(type), {slot: list(values) for slot, values in inputs}, dict(attrs)
     try:
-        small, large = (_evaluate(definition, described, dict(attrs), size) for size in _STAND_INS)
+        return _evaluate_twice(definition, described, known)
     except Exception as first:  # noqa: BLE001 - rules may raise anything
-        return _infer_with_known_sizes(definition, described, dict(attrs), dims, first)
+        return _infer_with_known_sizes(definition, described, known, first)
+
+
+def _evaluate_twice(definition: OpDef, inputs: Described, attrs: dict[str, Any]) -> Described:
+    if all(-1 not in value.shape and not value.lod_level for values in inputs.values() for value in values):
+        return _evaluate(definition, inputs, attrs, 1)
+    small, large = (_evaluate(definition, inputs, attrs, size) for size in _STAND_INS)
     return {slot: [_common(a, b) for a, b in zip(small[slot], large[slot], strict=True)] for slot in small}
 
 
-def _infer_with_known_sizes(definition: OpDef, inputs: Described, attrs: dict, dims: Iterable[int], first: Exception):
-    """Tries each known size for the unknown dims, which may have to be equal; raises ``first`` if none works."""
-    for size in sorted({dim for dim in dims if dim > 0}, reverse=True):
+def _infer_with_known_sizes(definition: OpDef, inputs: Described, attrs: dict[str, Any], first: Exception):
+    """Tries each known size for one of the unknown dims, which may have to be equal, and then for all of them.
+
+    Raises ``first`` if none works.
+    """
+    sizes = sorted({d for values in inputs.values() for v in values for d in v.shape if d > 0}, reverse=True)
+    attempts = [partial(_evaluate_twice, definition, one, attrs) for one in _with_one_known(inputs, sizes)]
+    for attempt in attempts + [partial(_evaluate, definition, inputs, attrs, size) for size in sizes]:
         try:
-            return _evaluate(definition, inputs, attrs, size)
+            return attempt()
         except Exception:  # noqa: BLE001 - the first failure is the one to report
             continue
     raise first
+
+
+def _with_one_known(inputs: Described, sizes: Sequence[int]) -> list[Described]:
+    """``inputs`` with a known size for one of several unknown dims, in all ways."""
+    places = [
+        (slot, i, axis)
+        for slot, values in inputs.items()
+        for i, value in enumerate(values)
+        for axis, dim in enumerate(value.shape)
+        if dim == -1
+    ]
+    return [_with_dim(inputs, *place, size) for place in places for size in sizes] if len(places) > 1 else []
+
+
+def _with_dim(inputs: Described, slot: str, index: int, axis: int, size: int) -> Described:
+    values = list(inputs[slot])
+    shape = values[index].shape
+    values[index] = values[index]._replace(shape=(*shape[:axis], size, *shape[axis + 1 :]))
+    return {**inputs, slot: values}
 
 
 def _evaluate(definition: OpDef, inputs: Described, attrs: dict[str, Any], stand_in: int) -> Described:
