@@ -89,8 +89,8 @@ def gelu(x, *, approximate=False):
 
 @unary("hard_shrink")
 def hard_shrink(x, *, threshold=0.5):
-    """x where |x| > threshold, else 0."""
-    return jnp.where(jnp.abs(x) > threshold, x, 0)
+    """x where |x| > threshold, else 0; NaN stays NaN."""
+    return jnp.where(jnp.abs(x) <= threshold, 0, x)
 
 
 @unary("hard_sigmoid")
@@ -150,6 +150,8 @@ def prelu(x, alpha, *, mode="all"):
     shapes = {"all": (), "channel": (1, *x.shape[1:2], *(1 for _ in x.shape[2:])), "element": (1, *x.shape[1:])}
     if mode not in shapes:
         raise ValueError(f"mode must be 'all', 'channel' or 'element', not {mode!r}")
+    if mode == "element" and alpha.shape == x.shape:
+        alpha = alpha[:1]  # Fluid 1.5 makes an alpha for each row, and uses the first
     return jnp.where(x > 0, x, alpha.reshape(shapes[mode]) * x)
 
 
@@ -191,14 +193,14 @@ def swish(x, *, beta=1.0):
 
 @unary("thresholded_relu")
 def thresholded_relu(x, *, threshold=1.0):
-    """x where x > threshold, else 0."""
-    return jnp.where(x > threshold, x, 0)
+    """x where x > threshold, else 0; NaN stays NaN."""
+    return jnp.where(x <= threshold, 0, x)
 
 
 def softshrink(x: Any, **attrs: float) -> Any:
-    """x moved towards 0 by ``lambda``; 0 where |x| <= ``lambda``."""
+    """x moved towards 0 by ``lambda``; 0 where |x| <= ``lambda``, and NaN where x is."""
     distance = attrs.get("lambda", 0.5)
-    return jnp.where(x > distance, x - distance, jnp.where(x < -distance, x + distance, 0))
+    return jnp.where(x <= distance, jnp.where(x < -distance, x + distance, 0), x - distance)
 
 
 # The attribute name is a Python keyword, so the schema can't be derived from the signature.

@@ -105,9 +105,9 @@ def cross_entropy2(x, label, *, ignore_index=-100):
     require_in_range(label, x.shape[-1], slot="Label", ignore=ignore_index)
     label = as_ids(label)
     ignored = label == ignore_index
-    match = _pick(x, _column(label, x), ignore_index, -1).reshape(label.shape)
-    loss = jnp.where(ignored, 0.0, -_bounded_log(match))
-    return loss, jnp.where(ignored, 0.0, match), jnp.zeros((*x.shape, 0), x.dtype)
+    match = _pick(x, _column(label, x), ignore_index, -1)
+    loss = jnp.where(ignored, 0.0, -_bounded_log(match).reshape(label.shape))
+    return loss, jnp.where(ignored.reshape(match.shape), 0.0, match), jnp.zeros((*x.shape, 0), x.dtype)
 
 
 @op("cross_entropy2_grad", inputs="Label MatchX XShape Y@GRAD", outputs="X@GRAD", grad=None, row_wise=True)

@@ -210,8 +210,21 @@ def _between_integers(attrs: dict[str, Any]) -> bool:
 
 @op("cast", inputs="X", outputs="Out", row_wise=True, slices="rows", moves_values=_between_integers)
 def cast(x, *, out_dtype):
-    """x converted to another dtype."""
-    return x.astype(numpy_dtype(out_dtype))
+    """x converted to another dtype; floats beyond the range of integers as a processor does it, which NumPy has too."""
+    dtype = numpy_dtype(out_dtype)
+    if dtype.kind in "iu" and jnp.issubdtype(x.dtype, jnp.floating):
+        return _wrapped(x, dtype)
+    return x.astype(dtype)
+
+
+def _wrapped(x, dtype: np.dtype):
+    """Floats as integers: the lowest bits of 32 or 64 of them, and the least integer where these do not suffice.
+
+    XLA takes the nearest integer that the dtype has, and 0 for NaN.
+    """
+    wide = np.iinfo(np.int64 if dtype.itemsize == 8 else np.int32)
+    fits = (x >= wide.min) & (x < -float(wide.min))
+    return jnp.where(fits, jnp.trunc(x).astype(wide.dtype), wide.min).astype(dtype)
 
 
 @op("assign", inputs="X", outputs="Out", row_wise=True, slices="rows", moves_values=True)

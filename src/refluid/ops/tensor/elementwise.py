@@ -117,6 +117,7 @@ def sum_(xs, *, merges_rows=True):
     """
     if isinstance(xs[0], list):
         return [sum_([x for x in there if x is not None]) for there in zip_longest(*xs)]
+    xs = [x for x in xs if 0 not in x.shape] or xs[:1]  # nothing is added by inputs without elements
     sparse = [x for x in xs if isinstance(x, SelectedRows)]
     dense = [x for x in xs if not isinstance(x, SelectedRows)]
     if len({(x.shape, x.dtype) for x in xs}) > 1:

@@ -41,6 +41,8 @@ def _check_border(shape: Sequence[int], paddings: Sequence[int], mode: str, data
         raise ValueError(f"mode {mode!r} is not one of constant, reflect, edge")
     height, width = (shape[axis] for axis in _PLANE[data_format])
     for size, before, after in ((height, *paddings[:2]), (width, *paddings[2:])):
+        if size != -1 and min(before, after) < 0 and size + before + after < 1:
+            raise ValueError(f"paddings {list(paddings)} leave nothing of an image of {height} x {width}")
         if mode == "reflect" and size != -1 and max(before, after) >= size:
             raise ValueError(f"a reflection cannot be wider than the image without its edge, {size - 1}")
 
@@ -58,16 +60,18 @@ def _infer_pad2d(inputs: Described, attrs: dict[str, Any]) -> Described:
 
 @op("pad2d", inputs="X Paddings?", outputs="Out", static="Paddings", infer=_infer_pad2d, row_wise=True)
 def pad2d(x, paddings_tensor, *, paddings=(), mode="constant", pad_value=0.0, data_format="NCHW"):
-    """Images padded at top, bottom, left and right with a constant, their reflection or their edge."""
+    """Images padded at top, bottom, left and right with a constant, their reflection or their edge; cropped below 0."""
     paddings = integers(paddings, paddings_tensor)
     _check_border(x.shape, paddings, mode, data_format)
     top, bottom, left, right = paddings
     widths = [(0, 0)] * 4
     height, width = _PLANE[data_format]
     widths[height], widths[width] = (top, bottom), (left, right)
-    if mode == "constant":
-        return jnp.pad(x, widths, constant_values=jnp.asarray(pad_value, x.dtype))
-    return jnp.pad(x, widths, mode=mode)
+    options = {"constant_values": jnp.asarray(pad_value, x.dtype)} if mode == "constant" else {}
+    padded = jnp.pad(x, [(max(before, 0), max(after, 0)) for before, after in widths], mode=mode, **options)
+    if min(paddings) >= 0:
+        return padded
+    return padded[tuple(slice(max(-before, 0), min(after, 0) or None) for before, after in widths)]
 
 
 @op("unfold", inputs="X", outputs="Y", lod=None)
