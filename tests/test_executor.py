@@ -400,6 +400,52 @@ def test_single_ops_run_on_scope_variables():
     np.testing.assert_allclose(np.array(scope.find_var("y").get_tensor()), [3.0, 6.0])
 
 
+def test_variables_of_a_scope_hold_sequences():
+    from paddle.fluid.op import Operator
+
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    x = scope.var("x").get_tensor()
+    x.set(np.zeros([5, 1], "float32"), place)
+    x.set_recursive_sequence_lengths([[2, 3]])
+    Operator("sequence_softmax", X="x", Out="y").run(scope, place)
+    y = scope.find_var("y").get_tensor()
+    assert (y.lod(), y.shape(), len(y)) == ([[0, 2, 5]], [5, 1], 5)
+    np.testing.assert_allclose(np.array(y)[:, 0], [1 / 2, 1 / 2, 1 / 3, 1 / 3, 1 / 3], rtol=1e-6)
+
+    Operator("sequence_pool", X="y", Out="z", pooltype="SUM").run(scope, place)
+    np.testing.assert_allclose(scope.find_var("z").get_tensor(), [[1], [1]], rtol=1e-6)
+    x.set_lod([[0, 1, 5]])
+    Operator("sequence_softmax", X="x", Out="y").run(scope, place)
+    assert y.recursive_sequence_lengths() == [[1, 4]]
+
+
+def test_a_persistable_variable_keeps_the_sequences_that_a_step_writes(tmp_path):
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        x = fluid.layers.data("x", [1], lod_level=1)
+        y = fluid.layers.sequence_softmax(x)
+        y.persistable = True
+    exe = fluid.Executor(fluid.CPUPlace())
+    fed = fluid.create_lod_tensor(np.zeros([5, 1], "float32"), [[2, 3]], fluid.CPUPlace())
+    (fetched,) = exe.run(main, feed={"x": fed}, fetch_list=[y], return_numpy=False)
+    held = fluid.global_scope().find_var(y.name).get_tensor()
+    assert held.lod() == fetched.lod() == [[0, 2, 5]]
+    np.testing.assert_array_equal(held, fetched)
+
+    later = fluid.Program()
+    with fluid.program_guard(later):
+        kept = later.global_block().create_var(name=y.name, shape=[-1, 1], dtype="float32", lod_level=1)
+        kept.persistable = True
+        sums = fluid.layers.sequence_pool(kept, "sum")
+    for _ in range(2):  # what was looked at, and what a step has left
+        np.testing.assert_allclose(exe.run(later, fetch_list=[sums])[0], [[1], [1]], rtol=1e-6)
+        exe.run(main, feed={"x": fed})
+    fluid.io.save_vars(exe, str(tmp_path), main, vars=[y])
+    fluid.global_scope().erase([y.name])
+    fluid.io.load_vars(exe, str(tmp_path), main, vars=[y])
+    np.testing.assert_allclose(exe.run(later, fetch_list=[sums])[0], [[1], [1]], rtol=1e-6)
+
+
 def test_a_fetched_number_is_an_array_and_a_number():
     total = fluid.layers.reduce_sum(fluid.layers.data("x", [2]))
     exe = fluid.Executor(fluid.CPUPlace())

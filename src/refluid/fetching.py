@@ -12,7 +12,6 @@ import numpy as np
 from refluid.errors import FetchError
 from refluid.ir.block import Block
 from refluid.ir.variable import Variable, name_of
-from refluid.lowering.buckets import to_tensor
 from refluid.ops.control.stacked import Stacked
 from refluid.ops.control.steps import Steps, as_list
 from refluid.ops.core.values import Ragged, SelectedRows
@@ -113,7 +112,7 @@ def as_tensor(name: str, value: Any) -> Any:
     if isinstance(value, SelectedRows):
         return SelectedRowsTensor.of(value)
     if isinstance(value, Ragged):
-        return to_tensor(value)
+        return LoDTensor.of_sequences(value)
     if isinstance(value, list | Steps | Stacked):
         return [as_tensor(name, each) for each in as_list(value)]
     return LoDTensor(jax.block_until_ready(value))

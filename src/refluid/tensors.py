@@ -15,7 +15,7 @@ from refluid import backend
 from refluid.backend import Device
 from refluid.ir.vartype import VarType, as_dtype
 from refluid.ops.core.growing import NO_ROW
-from refluid.ops.core.values import SelectedRows
+from refluid.ops.core.values import Ragged, SelectedRows
 from refluid.places import Place
 
 
@@ -133,7 +133,8 @@ class RemoteArray(ABC):
 class LoDTensor:
     """An array with sequence offsets: level i splits the sequences of level i - 1, the last level splits rows.
 
-    ``value`` is a JAX or NumPy array, a `RemoteArray`, or None before anything was set.
+    ``value`` is a JAX or NumPy array, a `RemoteArray`, or None before anything was set. A step that writes sequences
+    leaves a `Ragged` there, which becomes rows and offsets when somebody looks at the tensor.
     """
 
     __slots__ = ("_lod", "value")
@@ -151,9 +152,30 @@ class LoDTensor:
         tensor._lod = lod
         return tensor
 
+    @classmethod
+    def of_sequences(cls, value: Ragged) -> LoDTensor:
+        """Computed sequences, without their padding."""
+        levels: list[np.ndarray] = []
+        count: int | None = None
+        for offsets in value.offsets:
+            level = np.asarray(offsets)
+            level = level if count is None else level[: count + 1]
+            levels.append(level)
+            count = int(level[-1])
+        # Not by set_lod: an empty result, as when a mask picks no sequence, has a LoD that users must not feed.
+        shown = max(count or 0, value.least)
+        return cls.of(np.asarray(value.data)[:shown].copy(), tuple(levels[value.hidden :]))
+
+    def settled(self) -> LoDTensor:
+        """The tensor itself, after splitting a `Ragged` into rows and offsets."""
+        if isinstance(self.value, Ragged):
+            found = LoDTensor.of_sequences(self.value)
+            self.value, self._lod = found.value, found._lod
+        return self
+
     def set(self, array: Any, place: Place | None = None) -> None:
         """Copies ``array`` into the tensor; its sequence offsets stay as they are."""
-        self.check_writable("a value that is set")
+        self.settled().check_writable("a value that is set")
         self.value = to_device(array, None if place is None else place.device())
 
     def check_writable(self, written: str) -> None:
@@ -162,7 +184,7 @@ class LoDTensor:
             self.value.check_writable(written)
 
     def shape(self) -> list[int]:
-        return [] if self.value is None else list(self.value.shape)
+        return [] if self.value is None else list(self.settled().value.shape)
 
     def _dtype(self) -> VarType:
         return as_dtype(np.float32 if self.value is None else self.value.dtype)
@@ -175,7 +197,7 @@ class LoDTensor:
 
     def _set_dims(self, dims: Sequence[int]) -> None:
         """Reshapes in place, or allocates zeros."""
-        self.check_writable("another shape")
+        self.settled().check_writable("another shape")
         if not isinstance(self.value, RemoteArray | None) and self.value.size == int(np.prod(dims)):
             self.value = self.value.reshape(tuple(dims))
         else:
@@ -186,19 +208,19 @@ class LoDTensor:
 
     def lod(self) -> list[list[int]]:
         """Returns the offsets of each level."""
-        return [level.tolist() for level in self._lod]
+        return [level.tolist() for level in self.settled()._lod]
 
     def set_lod(self, lod: Sequence[Sequence[int] | np.ndarray]) -> None:
         """Sets the offsets, which must match each other and the number of rows."""
         levels = tuple(np.array(level if isinstance(level, np.ndarray) else list(level), np.int64) for level in lod)
-        problem = _lod_problem(levels, None if self.value is None else self.value.shape)
+        problem = _lod_problem(levels, None if self.value is None else self.settled().value.shape)
         if problem:
             raise ValueError(f"the LoD {[level.tolist() for level in levels]} is not valid: {problem}")
         self._lod = levels
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
         """Returns the sequence lengths of each level."""
-        return [np.diff(level).tolist() for level in self._lod]
+        return [np.diff(level).tolist() for level in self.settled()._lod]
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Sequence[Sequence[int]]) -> None:
         """Sets the offsets from sequence lengths."""
@@ -206,23 +228,25 @@ class LoDTensor:
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Whether the offsets match each other and the number of rows."""
-        return _lod_problem(self._lod, None if self.value is None else self.value.shape) is None
+        return _lod_problem(self.settled()._lod, None if self.value is None else self.value.shape) is None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self.value is None:
             raise ValueError("the tensor holds no value yet")
+        self.settled()
         if copy is False:
             return np.asarray(self.value, dtype=dtype)
         return np.array(self.value, dtype=dtype)
 
     def __len__(self) -> int:
-        return 0 if self.value is None else len(self.value)
+        return 0 if self.value is None else len(self.settled().value)
 
     def __getitem__(self, index: Any) -> np.ndarray:
+        self.settled()
         return self.value[index] if isinstance(self.value, RemoteArray) else np.asarray(self.value)[index]
 
     def __str__(self) -> str:
-        lod = f"  lod: {self.lod()}\n" if self._lod else ""
+        lod = f"  lod: {self.lod()}\n" if self.settled()._lod else ""
         is_here = self.value is not None and not isinstance(self.value, RemoteArray)
         return f"{lod}  dim: {self.shape()}\n  data: {np.asarray(self.value) if is_here else self.value}"
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import paddle.fluid as fluid
-from refluid.lowering.buckets import Buckets, round_up, to_tensor
+from refluid.lowering.buckets import Buckets, round_up
+from refluid.tensors import LoDTensor
 
 
 def tensor(*levels, width=1):
@@ -22,7 +23,7 @@ def test_padding_comes_off_again_and_the_first_sizes_waste_at_most_half(batches)
     for count, lengths in enumerate(batches):
         fed = tensor(lengths)
         ragged = buckets.fit({"x": fed})["x"]
-        back = to_tensor(ragged)
+        back = LoDTensor.of_sequences(ragged)
         assert back.lod() == fed.lod()
         np.testing.assert_array_equal(np.array(back), np.array(fed))
         assert ragged.longest >= max(lengths)
@@ -94,7 +95,7 @@ def test_inner_levels_are_padded_with_empty_sequences():
     fed = tensor([2, 1], [3, 1, 4])
     ragged = buckets.fit({"x": fed})["x"]
     assert [offsets.shape[0] for offsets in ragged.offsets] == [3, 9]
-    assert to_tensor(ragged).recursive_sequence_lengths() == [[2, 1], [3, 1, 4]]
+    assert LoDTensor.of_sequences(ragged).recursive_sequence_lengths() == [[2, 1], [3, 1, 4]]
     assert buckets.fit({"x": fed}, exact=True)["x"].offsets[1].shape == (4,)
 
 

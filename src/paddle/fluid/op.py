@@ -7,6 +7,7 @@ from typing import Any
 from refluid.executor import Executor
 from refluid.ir import Program
 from refluid.ops.core.registry import lookup
+from refluid.tensors import LoDTensor
 
 __all__ = ["Operator"]
 
@@ -26,12 +27,16 @@ class Operator:
         program = Program()
         block = program.global_block()
         for name in {n for names in (*self.inputs.values(), *self.outputs.values()) for n in names}:
-            held = scope.find_var(name)
-            value = None if held is None else held.value
-            described = {} if value is None else {"shape": value.shape, "dtype": value.dtype}
-            block.create_var(name=name, persistable=True, **described)
+            block.create_var(name=name, persistable=True, **_description(scope.find_var(name)))
         block.append_op(type=self.type, inputs=self.inputs, outputs=self.outputs, attrs=self.attrs)
         Executor(place).run(program, scope=scope)
+
+
+def _description(held: Any) -> dict[str, Any]:
+    if held is None or held.value is None:
+        return {}
+    lod = held.get_tensor().lod() if isinstance(held.holder, LoDTensor) else ()
+    return {"shape": held.value.shape, "dtype": held.value.dtype, "lod_level": len(lod)}
 
 
 def _names(value: Any) -> list[str]:

@@ -68,7 +68,7 @@ def write_holder(stream: BinaryIO, holder: LoDTensor | SelectedRowsTensor) -> No
     elif isinstance(holder.value, RemoteArray) and holder.value.any_ids:
         holder.value.write_rows(stream)
     else:
-        write_lod_tensor(stream, np.asarray(holder.value), holder._lod)
+        write_lod_tensor(stream, np.asarray(holder.settled().value), holder._lod)
 
 
 def _write_tensor(stream: BinaryIO, array: Any) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from refluid.errors import FeedError
 from refluid.ir import Variable, as_numpy
-from refluid.lowering.buckets import extended, to_tensor
+from refluid.lowering.buckets import extended
 from refluid.ops.core.values import Ragged
 from refluid.tensors import LoDTensor
 
@@ -68,7 +68,7 @@ def as_ragged(parts: Sequence[Any], sizes: Sizes) -> Ragged:
 
 def unpacked(parts: Sequence[Any], hidden: int) -> LoDTensor | np.ndarray:
     """A computed sequence without its padding; an array where its levels are none in Fluid's eyes."""
-    tensor = to_tensor(Ragged(parts[0], tuple(parts[1:]), 0, hidden))
+    tensor = LoDTensor.of_sequences(Ragged(parts[0], tuple(parts[1:]), 0, hidden))
     return tensor if tensor.lod() else np.asarray(tensor.value)
 
 

@@ -245,17 +245,3 @@ def with_room(value: Any) -> Any:
 def to_ragged(tensor: LoDTensor) -> Ragged:
     """Converts a tensor with sequences to the form that ops use, without padding."""
     return Ragged(tensor.value, tuple(jnp.asarray(level, jnp.int32) for level in tensor._lod), _longest(tensor))
-
-
-def to_tensor(value: Ragged) -> LoDTensor:
-    """Converts a computed sequence to a tensor without padding."""
-    levels: list[np.ndarray] = []
-    count: int | None = None
-    for offsets in value.offsets:
-        level = np.asarray(offsets)
-        level = level if count is None else level[: count + 1]
-        levels.append(level)
-        count = int(level[-1])
-    # Not by set_lod: an empty result, as when a mask picks no sequence, has a LoD that users must not feed.
-    shown = max(count or 0, value.least)
-    return LoDTensor.of(np.asarray(value.data)[:shown].copy(), tuple(levels[value.hidden :]))

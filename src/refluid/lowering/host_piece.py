@@ -49,7 +49,7 @@ class HostContext:
 
     def read(self, path: str, as_half: bool) -> list[Any]:
         """Reads values for the op's outputs from a file."""
-        return read_values(path, self.operator, self.scope, as_half)
+        return read_values(path, self.operator, as_half)
 
     def join(self, endpoints: tuple[str, ...], rank: int) -> None:
         """Joins the processes at these endpoints; a single one has nobody to join."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -20,6 +21,7 @@ from refluid import backend
 from refluid.backend import Target
 from refluid.ir.block import Block
 from refluid.ir.vartype import VarType
+from refluid.lowering.buckets import to_ragged
 from refluid.lowering.compiled_piece import CompiledPiece, PieceFunction
 from refluid.lowering.exchange import ExchangePiece
 from refluid.lowering.host_piece import HostPiece
@@ -30,7 +32,7 @@ from refluid.lowering.staging import Staging, unstaged
 from refluid.meshes import MeshTarget, Replicas
 from refluid.places import Place
 from refluid.scope import Scope
-from refluid.tensors import SelectedRowsTensor
+from refluid.tensors import LoDTensor, SelectedRowsTensor
 
 _MAKERS: dict[Where, Callable[[Piece, Options], StepPiece]] = {
     Where.COMPILED: CompiledPiece,
@@ -261,6 +263,25 @@ def _holder(scope: Scope, block: Block, name: str) -> Holder:
     variable = scope.var(name)
     described = block.find_var_recursive(name)
     is_tensor = described is None or described.type == VarType.LOD_TENSOR
-    if variable.holder is None and is_tensor:
-        return variable.get_tensor()
-    return variable if isinstance(variable.holder, SelectedRowsTensor) or not is_tensor else variable.get_tensor()
+    if not is_tensor or isinstance(variable.holder, SelectedRowsTensor):
+        return variable
+    tensor = variable.get_tensor()
+    has_sequences = bool(tensor._lod) or (described is not None and described.lod_level)
+    return HeldSequences(tensor) if has_sequences else tensor
+
+
+@dataclass
+class HeldSequences:
+    """A tensor of a scope whose offsets are part of its value."""
+
+    tensor: LoDTensor
+
+    @property
+    def value(self) -> Any:
+        tensor = self.tensor
+        return to_ragged(tensor) if tensor._lod and tensor.value is not None else tensor.value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.tensor._lod = ()
+        self.tensor.value = value

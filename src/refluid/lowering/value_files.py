@@ -13,7 +13,7 @@ from refluid.files.tensors import TensorFileError, read_lod_tensor, read_selecte
 from refluid.files.writing import atomic_write
 from refluid.ir.operator import Operator
 from refluid.ir.vartype import VarType
-from refluid.lowering.buckets import to_ragged, to_tensor
+from refluid.lowering.buckets import to_ragged
 from refluid.ops.core.values import Ragged, SelectedRows
 from refluid.scope import Scope
 from refluid.tensors import LoDTensor, SelectedRowsTensor
@@ -38,13 +38,13 @@ def _holder(name: str, value: Any, scope: Scope) -> LoDTensor | SelectedRowsTens
     if isinstance(value, SelectedRows):
         return SelectedRowsTensor.of(value)
     if isinstance(value, Ragged):
-        return to_tensor(value)
+        return LoDTensor.of_sequences(value)
     held = scope.find_var(name)
     is_here = held is not None and isinstance(held.holder, LoDTensor) and held.holder.value is value
     return LoDTensor(value, held.holder.lod() if held is not None and is_here else ())
 
 
-def read_values(path: str, operator: Operator, scope: Scope, as_half: bool) -> list[Any]:
+def read_values(path: str, operator: Operator, as_half: bool) -> list[Any]:
     """Reads the values of a load op's outputs from a file, in order."""
     if not at(path).is_file():
         raise ValueError(f"file {path} does not exist")
@@ -57,20 +57,10 @@ def read_values(path: str, operator: Operator, scope: Scope, as_half: bool) -> l
                     rows = read_selected_rows(stream)
                     values.append(SelectedRows(jnp.asarray(rows._rows), rows.get_tensor().value, rows.height()))
                 else:
-                    persists = variable is not None and variable.persistable
-                    values.append(_value(read_lod_tensor(stream), name, persists, scope))
+                    tensor = read_lod_tensor(stream)
+                    values.append(to_ragged(tensor) if tensor._lod else tensor.value)
             except TensorFileError as error:
                 raise TensorFileError(f"variable {name}: {path}: {error}") from error
         if stream.read(1):
             raise TensorFileError(f"{path} contains more than the {len(values)} tensors that the op loads")
     return [value.astype(jnp.float16) if as_half and hasattr(value, "astype") else value for value in values]
-
-
-def _value(tensor: LoDTensor, name: str, persists: bool, scope: Scope) -> Any:
-    """Converts a loaded tensor to the form ops use; a persistable one keeps its offsets in the scope."""
-    levels = tensor._lod
-    if persists:
-        scope.var(name).get_tensor()._lod = levels
-    if not levels or persists:
-        return tensor.value
-    return to_ragged(tensor)
