@@ -107,6 +107,8 @@ DEFORMABLE = {
     "sample_per_part": 2,
     "trans_std": 0.1,
 }
+# Many points lie on pixels, but for rounding.
+CORNERS = np.array([[i, 2 * i, i + 3 + 2 * j, 2 * i + 1 + j] for i in range(2, 12) for j in range(4)], "float64")
 
 
 def deformable(name, trans, grads="Input Trans", channels=12, **attrs):
@@ -120,6 +122,18 @@ CASES += [
     deformable("square", f32(9, 2, 3, 3), part_size=[3, 3]),
     deformable("classes", f32(9, 4, 2, 2), part_size=[2, 2], sample_per_part=3, trans_std=0.3),
     deformable("not_moved", f32(9, 2, 2, 3), "Input", no_trans=True),
+    deformable("on_pixels", f32(9, 2, 2, 3), "Input", no_trans=True, spatial_scale=0.9, sample_per_part=4),
+    Case(
+        "deformable_psroi_pooling",
+        {
+            "Input": f64(1, 2, 40, 40),
+            "ROIs": Lod(CORNERS, [[len(CORNERS)]]),
+            "Trans": f64(len(CORNERS), 2, 1, 1),
+        },
+        "Output TopCount",
+        dict(DEFORMABLE, no_trans=True, spatial_scale=0.7, sample_per_part=2, part_size=[1, 1], group_size=[1, 1]),
+        name="on_pixels_float64",
+    ),
     deformable("one_group", f32(9, 2, 7, 7), group_size=[1, 1], channels=2, pooled_height=7, part_size=[7, 7]),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from refluid import kernels
@@ -28,6 +29,7 @@ def four_pixels(y: Any, x: Any, height: int, width: int) -> tuple[Any, Any]:
 
     Pixels outside of the image have no weight.
     """
+    y, x = _settled(y, height), _settled(x, width)
     top, left = jnp.floor(y), jnp.floor(x)
     low, right = y - top, x - left
     numbers, weights = [], []
@@ -38,3 +40,20 @@ def four_pixels(y: Any, x: Any, height: int, width: int) -> tuple[Any, Any]:
             place = jnp.clip(row, 0, height - 1) * width + jnp.clip(column, 0, width - 1)
             numbers.append(place.astype(jnp.int64))
     return jnp.stack(numbers, -1), jnp.stack(weights, -1)
+
+
+def _settled(places: Any, size: int) -> Any:
+    """Places within rounding errors of a pixel, on that pixel; gradients pass unchanged.
+
+    XLA computes a place for the numbers of pixels, and again for their weights, and may round it differently: below an
+    integer here and above it there, so that the weights were those of other pixels.
+    """
+    error = 2 * float(jnp.finfo(places.dtype).eps)
+
+    @jax.custom_jvp
+    def settled(places):
+        nearest = jnp.round(places)
+        return jnp.where(jnp.abs(places - nearest) <= error * jnp.maximum(jnp.abs(places), size), nearest, places)
+
+    settled.defjvp(lambda primals, tangents: (settled(*primals), *tangents))
+    return settled(places)
