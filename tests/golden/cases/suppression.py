@@ -109,6 +109,8 @@ STATE = {
     "TruePos": Lod(np.array([[0.9, 1], [0.8, 0], [0.3, 1]], "float32"), [[0, 2, 0, 1]]),
     "FalsePos": Lod(np.array([[0.9, 0], [0.8, 1], [0.3, 0]], "float32"), [[0, 2, 0, 1]]),
 }
+# Not what TruePos leaves over.
+MISSED = Lod(np.array([[0.95, 1], [0.1, 1], [0.5, 1]], "float32"), [[0, 2, 0, 1]])
 
 
 def precision(name, label=TRUTH, more=None, **attrs):
@@ -124,6 +126,7 @@ CASES += [
     precision("five_columns", label=np.delete(TRUTH, 1, 1)),
     precision("background", background_label=1),  # which is the number of objects of class 3
     precision("state", more=STATE),
+    precision("state_of_its_own", more=dict(STATE, FalsePos=MISSED)),
     precision("state_that_does_not_count", more=dict(STATE, HasState=np.array([0], "int32"))),
 ]
 

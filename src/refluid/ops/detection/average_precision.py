@@ -20,38 +20,41 @@ _POINTS = 11
 
 @dataclass
 class Tally:
-    """What was found so far: the number of objects of each class, and score and success of its detections."""
+    """What was found so far: the number of objects of each class, and rows of score and 1 or 0 for its detections."""
 
     objects: np.ndarray  # [classes]
-    scores: list[np.ndarray]
-    hits: list[np.ndarray]
+    right: list[np.ndarray]
+    wrong: list[np.ndarray]
 
     @classmethod
     def empty(cls, classes: int) -> Tally:
-        none = np.zeros(0, np.float32)
+        none = np.zeros((0, 2), np.float32)
         return cls(np.zeros(classes, np.int64), [none] * classes, [none] * classes)
 
     @classmethod
-    def restored(cls, objects: Any, found: Any) -> Tally:
-        """The tally that was saved as AccumPosCount and AccumTruePos."""
-        found = without_padding(require_sequences(found, "TruePos"))
-        parts = np.split(np.asarray(found.data, np.float32), np.asarray(found.offsets[-1])[1:-1])
+    def restored(cls, objects: Any, right: Any, wrong: Any) -> Tally:
+        """The tally that was saved as AccumPosCount, AccumTruePos and AccumFalsePos."""
         counts = np.asarray(objects).reshape(-1).astype(np.int64)
-        if len(parts) != len(counts):
-            raise ValueError(f"PosCount is of {len(counts)} classes, but TruePos of {len(parts)}")
-        return cls(counts, [part[:, 0] for part in parts], [part[:, 1] for part in parts])
+        rows = _images(right, "TruePos"), _images(wrong, "FalsePos")
+        lengths = [[len(each) for each in parts] for parts in rows]
+        if lengths[0] != lengths[1] or len(lengths[0]) != len(counts):
+            raise ValueError(
+                f"PosCount is of {len(counts)} classes, so TruePos and FalsePos must be as many sequences, of the same"
+                f" lengths, but have lengths {lengths[0]} and {lengths[1]}"
+            )
+        return cls(counts, *rows)
 
     def add(self, label: int, scores: np.ndarray, hits: np.ndarray) -> None:
         """Adds detections of a class."""
-        self.scores[label] = np.concatenate([self.scores[label], scores])
-        self.hits[label] = np.concatenate([self.hits[label], hits.astype(np.float32)])
+        hits = hits.astype(np.float32)
+        self.right[label] = np.concatenate([self.right[label], np.stack([scores, hits], 1)])
+        self.wrong[label] = np.concatenate([self.wrong[label], np.stack([scores, 1 - hits], 1)])
 
     def saved(self) -> tuple[np.ndarray, Ragged, Ragged]:
         """AccumPosCount, AccumTruePos and AccumFalsePos."""
-        lengths = [len(scores) for scores in self.scores]
+        lengths = [len(rows) for rows in self.right]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        scores, hits = np.concatenate(self.scores), np.concatenate(self.hits)
-        rows = [np.stack([scores, each], 1).astype(np.float32) for each in (hits, 1 - hits)]
+        rows = (np.concatenate(each).astype(np.float32) for each in (self.right, self.wrong))
         right, wrong = (Ragged(each, (offsets,), max([1, *lengths])) for each in rows)
         return self.objects.astype(np.int32)[:, None], right, wrong
 
@@ -96,7 +99,7 @@ def detection_map(
     if ap_type not in ("integral", "11point"):
         raise ValueError(f"ap_type must be integral or 11point, not {ap_type!r}")
     has_state = has_state is not None and bool(np.asarray(has_state).reshape(-1)[0])
-    tally = Tally.restored(objects, right) if has_state else Tally.empty(class_num)
+    tally = Tally.restored(objects, right, wrong) if has_state else Tally.empty(class_num)
     found, truth = (_images(value, slot) for value, slot in ((detections, "DetectRes"), (labels, "Label")))
     if len(found) != len(truth):
         raise ValueError(f"DetectRes has {len(found)} sequences, but Label has {len(truth)}")
@@ -135,14 +138,18 @@ def _count(tally: Tally, found: np.ndarray, truth: np.ndarray, threshold: float,
 def _mean_precision(tally: Tally, background_label: int, ap_type: str) -> float:
     average = _precision_at_points if ap_type == "11point" else _area
     precisions = []
-    for objects, scores, hits in zip(tally.objects, tally.scores, tally.hits, strict=True):
+    for objects, right, wrong in zip(tally.objects, tally.right, tally.wrong, strict=True):
         # Real Fluid compares the number of objects, not the class, with the label of the background.
         if not objects or objects == background_label:
             continue
-        right = np.cumsum(hits[np.argsort(-scores, kind="stable")])
-        precision = right / np.arange(1, len(right) + 1)
-        precisions.append(average(precision, right / objects) if len(right) else 0.0)
+        right, wrong = _best_first(right), _best_first(wrong)
+        precisions.append(average(right / (right + wrong), right / objects) if len(right) else 0.0)
     return float(np.mean(precisions)) if precisions else 0.0
+
+
+def _best_first(rows: np.ndarray) -> np.ndarray:
+    """How many of the best detections count, for each number of them."""
+    return np.cumsum(rows[np.argsort(-rows[:, 0], kind="stable"), 1])
 
 
 def _area(precision: np.ndarray, recall: np.ndarray) -> float:
