@@ -483,3 +483,22 @@ def test_more_than_one_element_is_no_number():
     (value,) = exe.run(feed={"x": np.ones((2, 2), "float32")}, fetch_list=[fluid.layers.data("x", [2])])
     with pytest.raises(TypeError):
         float(value)
+
+
+def test_sequences_that_persist_are_read_from_the_scope_and_saved(tmp_path):
+    x = fluid.layers.data("x", [2], lod_level=1)
+    doubled = fluid.layers.scale(x, 2.0)
+    doubled.persistable = True
+    exe = fluid.Executor(fluid.CPUPlace())
+    rows = np.arange(6, dtype="float32").reshape(3, 2)
+    held = fluid.global_scope().var(doubled.name).get_tensor()
+    for lengths in ([2, 1], [3]):
+        exe.run(feed={"x": fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())})
+        assert held.recursive_sequence_lengths() == [lengths] and held.shape() == [3, 2] and len(held) == 3
+        np.testing.assert_array_equal(np.array(held), 2 * rows)
+        assert held.has_valid_recursive_sequence_lengths() and "lod: [[0" in str(held) and held[2].tolist() == [8, 10]
+    fluid.io.save_persistables(exe, str(tmp_path))
+    held.set(np.zeros((1, 2), "float32"))
+    fluid.io.load_persistables(exe, str(tmp_path))
+    found = fluid.global_scope().find_var(doubled.name).get_tensor()
+    assert found.recursive_sequence_lengths() == [[3]] and np.array(found).tolist() == (2 * rows).tolist()
