@@ -104,6 +104,22 @@ def test_every_op_has_the_attributes_of_the_framework():
     assert (op.attr("op_role"), op.attr("op_role_var"), op.attr("op_namescope")) == (0, [], "/")
 
 
+def test_two_optimizers_can_update_the_same_parameters():
+    weight = fluid.layers.create_parameter([1], "float32", default_initializer=fluid.initializer.Constant(0.0))
+    for rate in (0.5, 0.25):
+        _, updated = fluid.optimizer.SGD(rate).minimize(fluid.layers.mean(weight * 2.0))
+        assert [param.name for param, _ in updated] == [weight.name]
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    assert exe.run(fetch_list=[weight])[0] == -2 * (0.5 + 0.25)
+
+
+def test_an_appended_op_leaves_stop_gradient_as_it_is():
+    x = fluid.layers.create_parameter([1], "float32")
+    x.block.append_op(type="scale", inputs={"X": x}, outputs={"Out": x}, stop_gradient=True)
+    assert not x.stop_gradient
+
+
 def test_a_parameter_can_be_shared_but_not_with_another_shape():
     x = fluid.layers.data("x", [4])
     shared = fluid.ParamAttr(name="shared")

@@ -100,7 +100,6 @@ class OptaxOptimizer(Optimizer):
                     inputs={"Param": param, "Grad": grad, "State": states, "Now": now},
                     outputs={"ParamOut": param, "StateOut": states},
                     attrs={"update": ParameterUpdate(whole, param.name, _factor(param))},
-                    stop_gradient=True,
                 )
 
     def _append_clock(self, block: Any, whole: Transformation) -> list[Variable]:
@@ -116,7 +115,6 @@ class OptaxOptimizer(Optimizer):
                 inputs={"Clock": clock},
                 outputs={"Now": now, "ClockOut": clock},
                 attrs={"update": ClockUpdate(whole)},
-                stop_gradient=True,
             )
         return now
 
@@ -137,7 +135,6 @@ class OptaxOptimizer(Optimizer):
                 inputs={"Param": params, "Grad": grads, "State": states},
                 outputs={"ParamOut": params, "StateOut": states},
                 attrs={"update": JointUpdate(whole, [_factor(param) for param in params], reason)},
-                stop_gradient=True,
             )
 
     def _shared_state(self, whole: Transformation, leaf: Leaf) -> Variable:

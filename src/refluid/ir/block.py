@@ -200,7 +200,6 @@ class Block:
         inputs=None,
         outputs=None,
         attrs=None,
-        stop_gradient: bool = False,
         **_,
     ) -> Operator:
         if type is None:
@@ -214,8 +213,6 @@ class Block:
             variable = self.find_var_recursive(name)
             if variable is not None:
                 variable.op = op
-                if stop_gradient:
-                    variable.stop_gradient = True
         self.program.changed()
         return op
 

@@ -258,9 +258,7 @@ class AdamaxOptimizer(Optimizer):
                 continue
             with param.block.program._optimized_guard([param, grad]):
                 power, attrs = self._get_accumulator("beta1_pow_acc", param), {"scale": self._beta1}
-                block.append_op(
-                    type="scale", inputs={"X": power}, outputs={"Out": power}, attrs=attrs, stop_gradient=True
-                )
+                block.append_op(type="scale", inputs={"X": power}, outputs={"Out": power}, attrs=attrs)
 
 
 Adagrad = AdagradOptimizer

@@ -90,7 +90,6 @@ class ModelAverage(_Averaged, Optimizer):
             inputs={"param": param, **{f"in_{name}": variable for name, variable in states.items()}},
             outputs={f"out_{name}": variable for name, variable in states.items()},
             attrs=self._attrs(param),
-            stop_gradient=True,
         )
 
     def _write_apply_program(self) -> None:

@@ -183,7 +183,6 @@ class Optimizer:
             },
             outputs={"ParamOut": param, **{kept.out: variable for kept, variable in states.items() if kept.out}},
             attrs=self._attrs(param),
-            stop_gradient=True,
         )
 
     def _finish_update(self, block: Any, parameters_and_grads: Pairs) -> None:

@@ -108,7 +108,6 @@ class DGCMomentumOptimizer(Optimizer):
                 "regular_type": kind,
                 **backward,
             },
-            stop_gradient=True,
         )
 
     def apply_gradients(self, params_grads):
@@ -127,13 +126,12 @@ class DGCMomentumOptimizer(Optimizer):
         outputs = {"ParamOut": param, "VelocityOut": velocity}
         attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
         if not _is_compressed(param, grad):
-            return block.append_op(type="momentum", inputs=inputs, outputs=outputs, attrs=attrs, stop_gradient=True)
+            return block.append_op(type="momentum", inputs=inputs, outputs=outputs, attrs=attrs)
         return block.append_op(
             type="dgc_momentum",
             inputs={**inputs, "current_step": self._step, "nranks": self._ranks},
             outputs={**outputs, "Grad_out": grad},
             attrs={**attrs, "rampup_begin_step": self._begin},
-            stop_gradient=True,
         )
 
 

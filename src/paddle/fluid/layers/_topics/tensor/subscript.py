@@ -99,7 +99,7 @@ def _plus_one(index: Variable, block: Block) -> Variable:
 def _constant(value: int, dtype: VarType, block: Block) -> Variable:
     out = block.create_var(dtype=dtype, stop_gradient=True)
     attrs = {"shape": [1], "dtype": dtype, "value": float(value), "force_cpu": True}
-    block.append_op(type="fill_constant", outputs={"Out": [out]}, attrs=attrs, stop_gradient=True)
+    block.append_op(type="fill_constant", outputs={"Out": [out]}, attrs=attrs)
     return out
 
 
