@@ -8,7 +8,11 @@ import os
 os.environ.setdefault("REFLUID_CACHE_DIR", "")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # ... and compile without optimising, in a fifth of the time. `make test-as-users` runs some tests with the defaults.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# XLA miscompiles modules that it splits in that mode (tests/test_xla.py), hence a single part.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
 # Programs with up to four replicas run on devices of their own, however many cores there are.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 os.environ.setdefault("CPU_NUM", "1")  # or programs with replicas warn that it is not set
