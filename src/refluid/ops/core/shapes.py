@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 
@@ -15,6 +16,14 @@ def require_as_many_rows(**slots: Any) -> None:
     """Raises ValueError unless the inputs in these slots, those that are connected, have equally many rows."""
     if len({value.shape[0] for value in slots.values() if value is not None}) > 1:
         raise ValueError(f"{_listed(slots)} must have the same number of rows")
+
+
+def require_one_for_each_row(of: Any, **slots: Any) -> None:
+    """Raises ValueError unless the inputs in these slots have as many elements as ``of`` has rows."""
+    rows = of.shape[0]
+    for slot, value in slots.items():
+        if math.prod(value.shape) != rows:
+            raise ValueError(f"{slot} must have one element for each of {rows} rows, not the shape {list(value.shape)}")
 
 
 def require_rows_like(x: Any, y: Any) -> None:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
+from refluid.ops.core.shapes import require_one_for_each_row
 from refluid.ops.core.values import Ragged, plain
 
 
@@ -17,9 +18,7 @@ def _real(*inputs):
 @op("accuracy", inputs="Out Indices Label", outputs="Accuracy Correct Total", grad=None, lod="aware")
 def accuracy(out, indices, label):
     """The fraction of rows whose label is among their indices, with the two counts."""
-    rows = plain(indices).shape[0]
-    if label.shape[0] != rows:
-        raise ValueError(f"Label {list(label.shape)} must have one row for each of the {rows} predictions")
+    require_one_for_each_row(indices, Label=label)
     real = _real(indices, label)
     hit = (plain(indices) == plain(label).reshape(-1, 1)).any(1)
     total = jnp.asarray(hit.shape[0] if real is None else real.sum(), jnp.int32)
@@ -36,6 +35,7 @@ def auc(predict, label, positives, negatives, *, curve="ROC", num_thresholds=819
     """
     if predict.shape[-1] > 2:
         raise ValueError(f"Predict {list(predict.shape)} must have one or two columns, as there are two classes")
+    require_one_for_each_row(predict, Label=label)
     real = _real(predict, label)
     predict, label = plain(predict), plain(label)
     buckets = num_thresholds + 1
@@ -109,6 +109,7 @@ def precision_recall(max_probs, indices, labels, weights=None, states=None, *, c
     A class's counts are its true positives, false positives, true negatives and false negatives.
     """
     require_in_range(labels, class_number, slot="Labels")
+    require_one_for_each_row(indices, Labels=labels)
     classes = jnp.arange(class_number)
     given = indices.reshape(-1, 1) == classes
     true = labels.reshape(-1, 1) == classes

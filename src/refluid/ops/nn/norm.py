@@ -102,6 +102,8 @@ def _of_channels(values: Any, x: Any, axis: int = 1) -> Any:
 @op("lrn", inputs="X", outputs="Out MidOut", row_wise=True)
 def lrn(x, *, n=5, k=2.0, alpha=1e-4, beta=0.75, data_format="NCHW"):
     """x / (k + alpha * sum of squares over n neighbouring channels) ** beta."""
+    if n % 2 == 0:
+        raise ValueError(f"n must be odd, not {n}: as many channels before as after")
     axis = x.ndim - 1 if data_format == "NHWC" else 1
     before, channels = (n - 1) // 2, x.shape[axis]
     padding = [(before, n - 1 - before) if i == axis else (0, 0) for i in range(x.ndim)]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
-from refluid.ops.core.shapes import column_of, require_same_shape
+from refluid.ops.core.shapes import column_of, require_one_for_each_row, require_same_shape
 from refluid.ops.core.values import as_ids
 
 
@@ -62,6 +62,7 @@ def positive_negative_pair(score, label, query, positive=None, negative=None, ne
 
     A pair with equal scores counts as both neutral and negative, as in Fluid.
     """
+    require_one_for_each_row(score, Label=label, QueryID=query)
     score, label, query = score[:, column], label.reshape(-1), query.reshape(-1)
     weight = jnp.ones_like(score) if weight is None else weight.reshape(-1)
     later = jnp.arange(score.size)[:, None] < jnp.arange(score.size)

@@ -52,6 +52,7 @@ def nce(
     With p = sigmoid(x . w + b) and q = samples * P(class), a true class costs -log(p / (p + q)) and a sampled one
     -log(q / (p + q)). SampleLogits holds p.
     """
+    require_as_many_rows(Input=input, Label=label)
     labels = draw_classes(
         label, alias, alias_probabilities, num_total_classes, num_neg_samples, sampler, custom_neg_classes, key
     )

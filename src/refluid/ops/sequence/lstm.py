@@ -18,6 +18,7 @@ from jax import lax
 from jax.lax import stop_gradient
 
 from refluid.ops.core.registry import op
+from refluid.ops.core.shapes import require_as_many_rows
 from refluid.ops.core.values import Ragged
 from refluid.ops.sequence.packing import require_sequences
 from refluid.ops.sequence.recurrence import (
@@ -174,6 +175,7 @@ def _saved(x: Ragged, is_reverse: bool, parameters, states, start, *, gate, act,
 @op("lstm_unit", inputs="X C_prev", outputs="C H", lod=None, row_wise=True)
 def lstm_unit(x, cell, *, forget_bias=0.0):
     """c = sigmoid(f + forget_bias) * c + sigmoid(i) * tanh(candidate), h = sigmoid(o) * tanh(c)."""
+    require_as_many_rows(X=x, C_prev=cell)
     in_gate, forget, out, new = jnp.split(x, 4, axis=1)
     cell = jax.nn.sigmoid(forget + forget_bias) * cell + jax.nn.sigmoid(in_gate) * jnp.tanh(new)
     return cell, jax.nn.sigmoid(out) * jnp.tanh(cell)

@@ -152,6 +152,8 @@ def _constant(number, dtype):
 @op("clip", inputs="X Min? Max?", outputs="Out", differentiable="X", row_wise=True, slices="rows")
 def clip(x, min_tensor=None, max_tensor=None, *, min=0.0, max=0.0):
     """x clipped to [min, max]; SelectedRows are merged first, because clipping does not distribute over addition."""
+    if min_tensor is None and max_tensor is None and min > max:
+        raise ValueError(f"min {min} is larger than max {max}")
     low = min if min_tensor is None else min_tensor.reshape(())
     high = max if max_tensor is None else max_tensor.reshape(())
     if isinstance(x, SelectedRows):

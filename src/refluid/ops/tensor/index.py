@@ -12,6 +12,7 @@ from refluid.ops.core.dtypes import numpy_dtype
 from refluid.ops.core.infer import Described, ShapeDtype
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import sequences_only_in
+from refluid.ops.core.shapes import require_as_many_rows
 from refluid.ops.core.static import integer
 from refluid.ops.core.values import Ragged, plain
 
@@ -75,11 +76,17 @@ def gather_nd(x, index):
     return x[_places(index)]
 
 
+def _require_updates(updates: Any, shape: tuple[int, ...]) -> None:
+    if updates.shape != shape:
+        raise ValueError(f"Updates must have the shape {list(shape)}, not {list(updates.shape)}")
+
+
 @op("scatter", inputs="X Ids Updates", outputs="Out", differentiable="X Updates", lod=None)
 def scatter(x, ids, updates, *, overwrite=True):
     """x with each row in Ids replaced by its last update, or by the sum of its updates."""
     require_in_range(ids, x.shape[0], slot="Ids")
     ids = _flat_ids(ids, "Ids")
+    _require_updates(updates, (*ids.shape, *x.shape[1:]))
     if overwrite:
         updates = jnp.where(_rows_like(_is_last(ids, x.shape[0]), updates), updates, 0)
     return x.at[ids].set(jnp.zeros((), x.dtype)).at[ids].add(updates)
@@ -97,6 +104,7 @@ def scatter_nd_add(x, index, updates):
     if index.ndim < 2:
         raise ValueError("Index must have at least 2 dims")
     _require_places(index, x.shape)
+    _require_updates(updates, (*index.shape[:-1], *x.shape[index.shape[-1] :]))
     if not index.shape[-1]:  # every update is added to all of x
         return x + updates.reshape(-1, *x.shape).sum(0)
     return x.at[_places(index)].add(updates)
@@ -113,6 +121,7 @@ def index_select(x, index, *, dim=0):
 def index_sample(x, index):
     """The elements of each row of x at the indices in the same row of Index."""
     require_in_range(index, x.shape[1], slot="Index")
+    require_as_many_rows(X=x, Index=index)
     return jnp.take_along_axis(x, index, axis=1)
 
 

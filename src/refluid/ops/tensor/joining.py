@@ -55,6 +55,7 @@ def _axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
 def concat(xs, axis_tensor, *, axis=0):
     """The xs concatenated along ``axis``; along rows, the sequences of each x follow those of the previous one."""
     axis = _checked_axis(axis if axis_tensor is None else integer(axis_tensor), xs[0].ndim)
+    _require_one_dtype(xs)
     model = next((x for x in xs if isinstance(x, Ragged)), None)
     if model is not None and axis == 0:
         return joined_rows(xs)
@@ -62,6 +63,11 @@ def concat(xs, axis_tensor, *, axis=0):
     if model is None:
         return joined
     return model.with_data(joined) if isinstance(xs[0], Ragged) else model.as_rows(joined)
+
+
+def _require_one_dtype(xs: list[Any]) -> None:
+    if len({x.dtype for x in xs}) > 1:
+        raise ValueError("the inputs must have the same dtype; cast them")
 
 
 def _checked_axis(axis: int, rank: int) -> int:
@@ -122,6 +128,7 @@ def _new_axis_is_inner(attrs: dict[str, Any], arguments: Arguments) -> bool:
 @op("stack", inputs="X*", outputs="Y", row_wise=_new_axis_is_inner, moves_values=True)
 def stack(xs, *, axis=0):
     """The xs stacked along a new axis."""
+    _require_one_dtype(xs)
     return jnp.stack(xs, axis)
 
 
@@ -166,6 +173,8 @@ def _infer_expand(inputs: Described, attrs: dict[str, Any]) -> Described:
 def _check_times(shape: tuple[int, ...], times: list[int]) -> None:
     if len(shape) != len(times):
         raise ValueError(f"expand_times {times} must have one number for each of the dims {list(shape)} of X")
+    if any(n < 1 and n != -1 for n in times):
+        raise ValueError(f"expand_times {times} must be at least 1")
 
 
 @op(

@@ -136,6 +136,8 @@ def kron(x, y):
 @op("cross", inputs="X Y", outputs="Out")
 def cross(x, y, *, dim=9):
     """The cross product along dim; the default, 9, means the first dim of size 3."""
+    if 3 not in (x.shape if dim == 9 else (x.shape[dim],)):
+        raise ValueError(f"X of shape {list(x.shape)} has no vectors of size 3" + ("" if dim == 9 else f" along {dim}"))
     axis = x.shape.index(3) if dim == 9 else dim
     return jnp.cross(x, y, axis=axis)
 

@@ -48,6 +48,8 @@ def uniform_random(
     given=None, dims=(), *, shape=(), min=-1.0, max=1.0, dtype=5, diag_num=0, diag_step=0, diag_val=1.0, key
 ):
     """Uniform in [min, max); ``diag_num`` elements, ``diag_step`` + 1 apart, become ``diag_val``."""
+    if min > max:
+        raise ValueError(f"min {min} is larger than max {max}")
     drawn = noise.uniform(key, integers(shape, given, dims), numpy_dtype(dtype), min, max)
     return _with_diagonal(drawn, diag_num, diag_step, diag_val)
 

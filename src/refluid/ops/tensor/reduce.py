@@ -191,6 +191,8 @@ def _runs_away_from_padding(attrs: dict[str, Any], arguments: Arguments) -> bool
 @op("cumsum", inputs="X", outputs="Out", row_wise=_runs_away_from_padding)
 def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
     """Cumulative sums along axis; exclusive ones omit the element itself, reverse ones run from the end."""
+    if not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"axis {axis} is not an axis of a tensor with {x.ndim} dims")
     axis %= x.ndim
     x = jnp.flip(x, axis) if reverse else x
     if exclusive:

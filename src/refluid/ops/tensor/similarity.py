@@ -79,5 +79,6 @@ def conv_shift(x, y):
     """The circular correlation of each row of x with the same row of y: out[i] = sum_j x[i + j - width // 2] * y[j]."""
     if x.ndim != 2 or y.ndim != 2 or y.shape[1] % 2 == 0 or y.shape[1] > x.shape[1]:
         raise ValueError("X and Y must be matrices; the width of Y must be odd and at most that of X")
+    require_as_many_rows(X=x, Y=y)
     half = y.shape[1] // 2
     return sum(jnp.roll(x, half - j, axis=1) * y[:, j : j + 1] for j in range(y.shape[1]))
