@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from golden.case import Case, distinct, f32, f64, layer_case
+from golden.case import Case, Lod, distinct, f32, f64, layer_case
 
 CASES = [
     Case("cos_sim", {"X": f32(4, 5), "Y": f32(4, 5, salt=1)}, outputs="Out XNorm YNorm", grads="X Y"),
@@ -36,6 +36,14 @@ CASES = [
     Case("add_position_encoding", {"X": f32(2, 3, 4)}, attrs={"alpha": 0.5, "beta": 2.0}, grads="X"),
     Case("add_position_encoding", {"X": f32(1, 5, 8)}, attrs={"alpha": 1.0, "beta": 1.0}, grads="X"),
     Case("add_position_encoding", {"X": f32(1, 3, 2)}, attrs={"alpha": 0.5, "beta": 2.0}),
+    Case(
+        "cvm",
+        {"X": Lod(f32(4, 5, low=0, high=9), [[1, 0, 3]]), "CVM": f32(3, 2, low=0)},
+        outputs="Y",
+        attrs={"use_cvm": False},
+        grads="X",
+        name="of sequences",
+    ),
     Case(
         "cvm", {"X": f32(3, 5, low=0, high=9), "CVM": f32(3, 2, low=0)}, outputs="Y", attrs={"use_cvm": True}, grads="X"
     ),

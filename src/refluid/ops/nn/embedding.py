@@ -12,6 +12,7 @@ from refluid.ops.core.infer import ShapeDtype, described_like
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import sequences_only_in
 from refluid.ops.core.values import Ragged, SelectedRows, plain
+from refluid.ops.sequence.packing import outermost
 
 _NO_PADDING = -1
 
@@ -141,10 +142,17 @@ def cvm(x, show_click, *, use_cvm=True):
     return jnp.concatenate([logarithms[:, :1], logarithms[:, 1:] - logarithms[:, :1], x[:, 2:]], 1)
 
 
-@op("cvm_grad", inputs="X CVM Y@GRAD", outputs="X@GRAD", grad=None, lod=None)
+@op("cvm_grad", inputs="X CVM Y@GRAD", outputs="X@GRAD", grad=None, lod="aware")
 def cvm_grad(x, show_click, y_grad, *, use_cvm=True):
-    """dy with the sample's shows and clicks in the first two columns: servers accumulate them like gradients."""
-    return jnp.concatenate([show_click.astype(y_grad.dtype), y_grad[:, 2:] if use_cvm else y_grad], 1)
+    """dy with the sample's shows and clicks in the first two columns: servers accumulate them like gradients.
+
+    A sample is a sequence of x, or a row.
+    """
+    show_click, y_grad = plain(show_click), plain(y_grad)
+    if isinstance(x, Ragged) and x.levels:
+        show_click = show_click[jnp.minimum(outermost(x).owners(), show_click.shape[0] - 1)]
+    grad = jnp.concatenate([show_click.astype(y_grad.dtype), y_grad[:, 2:] if use_cvm else y_grad], 1)
+    return x.with_data(grad) if isinstance(x, Ragged) else grad
 
 
 @op("add_position_encoding", inputs="X", outputs="Out", lod="aware")
