@@ -328,3 +328,12 @@ for _axis, _stack in ((1, False), (0, False), (1, True)):
         return fluid.layers.tensor_array_to_tensor(two_in_an_array(fluid, x, x), axis=axis, use_stack=stack)
 
     CASES.append(LayerCase("array_as_one_tensor_%d_%s" % (_axis, _stack), _as_one_tensor, {"x": f32(2, 3)}))
+
+
+@layer_case(CASES, x=Lod(f32(6, 2), [[2, 3, 1]]))
+def steps_that_are_read_twice(fluid, x):
+    control_flow = fluid.layers.control_flow
+    table = control_flow.lod_rank_table(x)
+    steps = control_flow.lod_tensor_to_array(x, table)
+    second = fluid.layers.array_read(steps, fluid.layers.fill_constant([1], "int64", 1))
+    return [control_flow.array_to_lod_tensor(steps, table), second]

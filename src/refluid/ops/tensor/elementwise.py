@@ -11,12 +11,15 @@ from functools import reduce
 from itertools import zip_longest
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
+from refluid.ops.control.stacked import Stacked
+from refluid.ops.control.steps import Steps
 from refluid.ops.core.registry import op
 from refluid.ops.core.row_wise import broadcast_along_rows
-from refluid.ops.core.values import SelectedRows
+from refluid.ops.core.values import SelectedRows, is_inexact
 
 
 def aligned(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
@@ -117,6 +120,8 @@ def sum_(xs, *, merges_rows=True):
     """
     if isinstance(xs[0], list):
         return [sum_([x for x in there if x is not None]) for there in zip_longest(*xs)]
+    if isinstance(xs[0], Steps | Stacked):  # gradients of one array: their tensors are cut alike
+        return jax.tree.map(lambda *parts: reduce(jnp.add, parts) if is_inexact(parts[0]) else parts[0], *xs)
     xs = [x for x in xs if 0 not in x.shape] or xs[:1]  # nothing is added by inputs without elements
     sparse = [x for x in xs if isinstance(x, SelectedRows)]
     dense = [x for x in xs if not isinstance(x, SelectedRows)]
