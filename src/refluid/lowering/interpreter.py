@@ -230,7 +230,7 @@ def _evaluate(
             raise PaddingError(op)
         # Values are known here, so padding can be removed and added again.
         outputs = _call(op, definition, ragged.without_padding(arguments), context, pullback, shared)
-        return ragged.with_padding(arguments, outputs)
+        return ragged.with_padding(definition, arguments, outputs)
     arguments = ragged.with_padded_gradients(arguments, op)
     rows = arguments if definition.lod == "aware" else ragged.rows_of(arguments)
     try:

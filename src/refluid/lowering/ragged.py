@@ -91,7 +91,7 @@ def without_padding(arguments: Arguments) -> Arguments:
     }
 
 
-def with_padding(arguments: Arguments, outputs: Arguments) -> Arguments:
+def with_padding(definition: OpDef, arguments: Arguments, outputs: Arguments) -> Arguments:
     """Undoes `without_padding` for outputs: those with as many rows as the first sequence are padded like it."""
     model = next(v for values in arguments.values() for v in values if isinstance(v, Ragged))
     rows, missing = int(model.rows), model.shape[0] - int(model.rows)
@@ -99,9 +99,11 @@ def with_padding(arguments: Arguments, outputs: Arguments) -> Arguments:
     def padded(value: Any) -> Any:
         if not isinstance(value, jax.Array | np.ndarray) or not value.ndim or value.shape[0] != rows:
             return value
-        return model.as_rows(jnp.pad(value, [(0, missing)] + [(0, 0)] * (value.ndim - 1)))
+        value = jnp.pad(value, [(0, missing)] + [(0, 0)] * (value.ndim - 1))
+        return value if definition.lod == "share" else model.as_rows(value)
 
-    return {slot: [padded(value) for value in values] for slot, values in outputs.items()}
+    outputs = {slot: [padded(value) for value in values] for slot, values in outputs.items()}
+    return as_sequences(definition, arguments, outputs)
 
 
 def with_padded_gradients(arguments: Arguments, op: Operator) -> Arguments:

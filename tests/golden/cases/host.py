@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from golden.case import f32, layer_case
+from golden.case import Lod, f32, layer_case
 
 CASES = []
 
@@ -61,3 +61,9 @@ def py_func_layer_with_skipped_variables(fluid, x, y):
 @layer_case(CASES, x=f32(2, 3), grads=False)
 def py_func_layer_without_gradient(fluid, x):
     return fluid.layers.py_func(_twice, x, _like(fluid, x))
+
+
+@layer_case(CASES, x=Lod(f32(6, 2), [[2, 3, 1]]))
+def print_sequences(fluid, x):
+    shown = fluid.layers.Print(x)
+    return [shown, fluid.layers.sequence_pool(shown, "max")]
