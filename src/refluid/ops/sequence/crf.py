@@ -62,7 +62,8 @@ def linear_chain_crf(emission, transition, label, length=None):
     alphas = jnp.concatenate([carry[0][:, None], alphas.swapaxes(0, 1)], axis=1)
     alphas = jnp.where(inside[:, :, None], alphas, 0)
     if length is None:
-        alphas, exps, cost = emission.from_padded(alphas), emission.from_padded(exps), rows_per_sequence(emission, cost)
+        alphas, exps = (emission.as_rows(emission.from_padded(each).data) for each in (alphas, exps))
+        cost = rows_per_sequence(emission, cost)
     else:
         alphas, exps, cost = _rows_like(emission, alphas), _rows_like(emission, exps), _rows_like(emission, cost)
     return *jax.tree.map(stop_gradient, (alphas, exps, transition_exps)), cost
