@@ -307,10 +307,10 @@ def _pushes(case, held, number, counted, lost):
 def _geo_pushes(value, counted, lost):
     """The same in geo mode, where each of two trainers sends half of what it has learned and not sent yet.
 
-    Its push number i brings 1 - 0.5**i. One that was started again begins anew, with a push that a server passes over
-    which has it of its predecessor; and a server loses pushes in a row.
+    Its push number i brings 1 - 0.5**i. One that was started again begins anew, with pushes that a server passes over
+    which has them of its predecessor; and a server loses pushes in a row.
     """
-    for first, passed_over in itertools.product(range(counted + 1), (0, 1)):
+    for first, passed_over in itertools.combinations_with_replacement(range(counted, -1, -1), 2):
         pushes = [
             1 - 0.5**i for i in (*range(1, first + 1), *range(1 + passed_over, counted - first + 1 + passed_over))
         ]
