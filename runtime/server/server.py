@@ -321,7 +321,7 @@ class Server:
             try:
                 return self._attendance.find_lost(now)
             except Exception as error:  # noqa: BLE001 - the job ends with it, and the server not before its trainers
-                self._log_failure("leaving out a trainer", describe(error))
+                self._log_failure("leaving out a trainer", error)
                 if self.failure is None:
                     self._exchange.fail(error)
                 return []
