@@ -34,13 +34,6 @@ REFUSED = [
         {"column": 0},
         "4 rows",
     ),
-    (
-        "nce",
-        {"Input": ((4, 3), FLOATS), "Label": ((1, 1), IDS), "Weight": ((5, 3), FLOATS)},
-        "Cost",
-        {"num_total_classes": 5},
-        "Input and Label must have the same number of rows",
-    ),
     ("scatter", {"X": ((4, 3), FLOATS), "Ids": ((2,), IDS), "Updates": ((1, 3), FLOATS)}, "Out", {}, r"\[2, 3\]"),
     ("scatter", {"X": ((4, 3), FLOATS), "Ids": ((2,), IDS), "Updates": ((2, 1), FLOATS)}, "Out", {}, r"\[2, 3\]"),
     (

@@ -115,5 +115,5 @@ def test_a_state_belongs_to_as_many_classes_as_its_counts():
     precision = fluid.layers.detection_map(*fed, 4, has_state=data("has", [1], dtype="int32"), input_states=state)
     rows = sequences(np.ones((2, 2), "float32"), 1, 1)
     feed = {"has": np.ones(1, "int32"), "count": np.ones((4, 1), "int32"), "right": rows, "wrong": rows}
-    with pytest.raises(ValueError, match="PosCount is of 4 classes, but TruePos of 2"):
+    with pytest.raises(ValueError, match="PosCount is of 4 classes, so TruePos and FalsePos must be as many sequences"):
         run([precision], found=sequences(FOUND, 2), label=sequences(TRUTH, 2), **feed)

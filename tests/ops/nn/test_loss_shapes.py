@@ -123,7 +123,7 @@ def test_nce_needs_a_label_for_every_row():
 
 
 def test_accuracy_needs_a_label_for_every_row():
-    with pytest.raises(OpError, match=r"Label \[1, 5\] must have one row for each of the 5 predictions"):
+    with pytest.raises(OpError, match=r"Label must have one element for each of 5 rows, not the shape \[1, 5\]"):
         fluid.layers.accuracy(variable("x", [5, 3]), variable("y", [1, 5], "int64"))
 
 

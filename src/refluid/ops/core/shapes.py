@@ -19,10 +19,10 @@ def require_as_many_rows(**slots: Any) -> None:
 
 
 def require_one_for_each_row(of: Any, **slots: Any) -> None:
-    """Raises ValueError unless the inputs in these slots have as many elements as ``of`` has rows."""
+    """Raises ValueError unless the inputs in these slots have a row of one element for each row of ``of``."""
     rows = of.shape[0]
     for slot, value in slots.items():
-        if math.prod(value.shape) != rows:
+        if tuple(value.shape[:1]) != (rows,) or math.prod(value.shape) != rows:
             raise ValueError(f"{slot} must have one element for each of {rows} rows, not the shape {list(value.shape)}")
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from refluid.ops.core import noise
 from refluid.ops.core.checks import require_in_range
 from refluid.ops.core.registry import op
-from refluid.ops.core.shapes import require_as_many_rows
+from refluid.ops.core.shapes import column_of, require_as_many_rows
 from refluid.ops.core.values import SelectedRows, as_ids
 
 _UNIFORM, _LOG_UNIFORM, _CUSTOM = 0, 1, 2
@@ -52,7 +52,6 @@ def nce(
     With p = sigmoid(x . w + b) and q = samples * P(class), a true class costs -log(p / (p + q)) and a sampled one
     -log(q / (p + q)). SampleLogits holds p.
     """
-    require_as_many_rows(Input=input, Label=label)
     labels = draw_classes(
         label, alias, alias_probabilities, num_total_classes, num_neg_samples, sampler, custom_neg_classes, key
     )
@@ -93,7 +92,7 @@ def nce_of_rows(input, rows, bias, sample_weight, labels, expected, samples):
     is_true = jnp.arange(labels.shape[1]) < labels.shape[1] - samples
     costs = jnp.log(found + expected) - jnp.log(jnp.where(is_true, found, expected))
     if sample_weight is not None:
-        costs = costs * sample_weight.reshape(-1, 1)
+        costs = costs * column_of("SampleWeight", sample_weight, input.shape[0])
     return costs.sum(1, keepdims=True), found
 
 
