@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from refluid.ir.modes import DELTA
+from refluid.runtime.tables.batches import unique
 from refluid.runtime.transport.wire import Rows, Value
 
 
@@ -38,9 +39,10 @@ class ChangedRows:
         for name, value in pushed.items():
             if isinstance(value, Rows):
                 sets = self._tables.setdefault(name.removesuffix(DELTA), [_RowSet() for _ in range(self._trainers)])
+                rows = unique(value.rows)[0]
                 for other, changed in enumerate(sets):
                     if other != trainer:
-                        changed.add(value.rows)
+                        changed.add(rows)
 
     def take(self, trainer: int, name: str, *, again: bool = False) -> np.ndarray | None:
         """The changed rows of a table for a trainer, each reported once; None if it is not a table.
@@ -64,14 +66,22 @@ class _RowSet:
     def state(self) -> dict[str, Any]:
         return {"parts": list(self._parts), "taken": self._taken}
 
-    def add(self, rows: Any) -> None:
-        self._parts.append(np.array(rows))
+    def add(self, rows: np.ndarray) -> None:
+        """Adds rows that are different from each other, in memory that does not change."""
+        self._parts.append(rows)
         self._count += len(rows)
         if self._count > 2 * self._merged + 65536:  # a trainer that does not pull must not cost more than the table
-            self._parts = [np.unique(np.concatenate(self._parts))]
+            self._parts = [_each_once(self._parts)]
             self._count = self._merged = len(self._parts[0])
 
     def take(self, *, again: bool) -> np.ndarray:
-        self._taken = np.unique(np.concatenate([*self._parts, self._taken if again else np.empty(0, np.int64)]))
+        self._taken = _each_once([*self._parts, self._taken] if again else self._parts)
         self._parts, self._count, self._merged = [], 0, 0
         return self._taken
+
+
+def _each_once(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The rows of all parts; no part has a row twice."""
+    if len(parts) == 1:
+        return parts[0]
+    return unique(np.concatenate([np.empty(0, np.int64), *parts]))[0]

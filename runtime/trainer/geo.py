@@ -33,7 +33,8 @@ class GeoExchange(TrainerExchange):
         self.pulls = Pulls.of([*plan.pulls, *(trained.table for trained in plan.trained)])
         started = self.session.started_with
         self._scope = scope
-        self._touched: dict[str, list[np.ndarray]] = {v.name: [] for v in plan.pushes if v.ids}
+        # By table, whether each of its rows was trained since the last push.
+        self._touched = {v.name: np.zeros(v.shape[0], np.bool_) for v in plan.pushes if v.ids}
         self._snapshots = {
             v.name: Snapshot(started[v.name], plan.job.trainers) for v in plan.pushes if not plan.averages
         }
@@ -50,7 +51,7 @@ class GeoExchange(TrainerExchange):
         self._since += 1
         for variable in self.plan.pushes:
             for name in variable.ids:
-                self._touched[variable.name].append(np.asarray(plain(env[name])).reshape(-1))
+                self._touched[variable.name][np.asarray(plain(env[name])).reshape(-1)] = True
         for trained in self.plan.trained:
             grads = on_host(env[trained.grad])
             assert isinstance(grads, Rows)
@@ -81,8 +82,8 @@ class GeoExchange(TrainerExchange):
         snapshot = self._snapshots[variable.name]
         if variable.name not in self._touched:
             return snapshot.delta(np.asarray(value))
-        rows = np.unique(np.concatenate(self._touched[variable.name]))
-        self._touched[variable.name] = []
+        rows = np.flatnonzero(self._touched[variable.name])
+        self._touched[variable.name][rows] = False
         return snapshot.delta_of_rows(np.asarray(value), rows)
 
     def _merge(self, variable: SlicedVariable, value: Any, replies: Replies) -> Any:
