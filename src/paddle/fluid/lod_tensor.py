@@ -22,8 +22,13 @@ def create_lod_tensor(data, recursive_seq_lens, place):
         data = _rows(data, recursive_seq_lens)
     elif not isinstance(data, np.ndarray):
         raise TypeError(f"data must be a LoDTensor, a NumPy array or a list, not {type(data).__name__}")
-    tensor = LoDTensor()
-    tensor.set(data, place)
+    if not recursive_seq_lens:
+        tensor = LoDTensor()
+        tensor.set(data, place)
+        return tensor
+    if data.dtype.kind not in "biufcV":  # V: bfloat16
+        raise TypeError(f"data must be numbers, not {data.dtype}")
+    tensor = LoDTensor(np.array(data))  # on the host, where sequences are padded before a step takes them to its place
     tensor.set_recursive_sequence_lengths(recursive_seq_lens)
     return tensor
 
