@@ -15,7 +15,7 @@ from refluid.runtime.transport.wire import Rows, Value
 
 MOST_TRAINERS = 100_000
 _MOST_SIZES = 64  # that are remembered
-_NARROW = frozenset({"bfloat16", "float16"})  # what rows of a table may travel as
+_NARROW = frozenset(map(np.dtype, ("bfloat16", "float16")))  # what rows of a table may travel as
 
 
 def check_join(request: Any, endpoint: str, mode: str, trainers: int, shard: Shard) -> None:
@@ -73,7 +73,7 @@ def _check_tensor(trainer: int, verb: str, tensor: Any, shard: Shard) -> None:
 
 
 class _Expected(NamedTuple):
-    dtype: str
+    dtype: np.dtype
     shape: tuple[int, ...]
     sparse: bool
     row_bytes: int
@@ -104,7 +104,7 @@ class Arriving:
                 size += len(array) * expected.row_bytes
             elif not _fits(array, array is not value, is_pushed, expected):
                 raise ValueError(
-                    f"{name} arrives as {array.dtype.name}{list(array.shape)}{' rows' * (array is not value)}; on this "
+                    f"{name} arrives as {array.dtype}{list(array.shape)}{' rows' * (array is not value)}; on this "
                     f"server it is {expected.dtype}{list(expected.shape)}{' rows' * expected.sparse}"
                 )
         return size
@@ -133,8 +133,9 @@ class Arriving:
             )
 
     def _find(self, name: str) -> _Expected:
-        dtype, shape, sparse = self._shard.describe(name)
-        row = math.prod(dim for dim in shape[1:] if dim > 0) * np.dtype(dtype).itemsize
+        name_of_dtype, shape, sparse = self._shard.describe(name)
+        dtype = np.dtype(name_of_dtype)
+        row = math.prod(dim for dim in shape[1:] if dim > 0) * dtype.itemsize
         found = self._known[name] = _Expected(dtype, shape, sparse, row)
         return found
 
@@ -145,8 +146,8 @@ def _are_row_numbers(array: np.ndarray) -> bool:
 
 def _fits(array: np.ndarray, rows: bool, is_pushed: bool, expected: _Expected) -> bool:
     """Whether values can be those of a variable; a gradient of rows may have any number of them, and be narrower."""
-    narrow = is_pushed and array.dtype.name in _NARROW
-    if (array.dtype.name != expected.dtype and not narrow) or rows != (is_pushed and expected.sparse):
+    narrow = is_pushed and array.dtype in _NARROW
+    if (array.dtype != expected.dtype and not narrow) or rows != (is_pushed and expected.sparse):
         return False
     return _same(array.shape[rows:], expected.shape[rows:])
 

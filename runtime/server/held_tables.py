@@ -142,7 +142,7 @@ class FixedTable(HeldTable):
         self.table.set_weights(0, value.reshape(self.part.rows, -1))
 
     def _check(self, ids: np.ndarray, what: str) -> None:
-        if ids.size and (ids.min() < 0 or ids.max() >= self.part.rows):
+        if ids.size and np.maximum.reduce(ids.view(np.uint64)) >= self.part.rows:  # negative ones are very large
             bad = ids[(ids < 0) | (ids >= self.part.rows)][0]
             raise IndexError(
                 f"row {bad} of {self.update.param} was {what}; on this server it has {self.part.rows} rows"

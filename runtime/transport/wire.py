@@ -184,20 +184,21 @@ def decode_tensors(header: Any, message: Any) -> dict[str, Value]:
     """
     found: dict[str, Value] = {}
     view = memoryview(message)
-    place = _LENGTH.size + _header_length(view)
+    length, place = len(view), _LENGTH.size + _header_length(view)
     phase = phase_of(np.frombuffer(message, np.uint8))
 
     def take(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         nonlocal place
         place += -place % ALIGNMENT
-        count, before, room = math.prod(shape), 0, 0
-        size = count * dtype.itemsize
-        if place + size > len(view):
-            raise MalformedError(f"a message of {len(view)} bytes has no {dtype}{list(shape)} at byte {place}")
-        if size >= COPIED_AT_ONCE and phase % dtype.itemsize == 0 and place + size + ALIGNMENT <= len(view):
-            before, room = phase // dtype.itemsize, ALIGNMENT // dtype.itemsize
-        around = np.frombuffer(message, dtype, count + room, place - before * dtype.itemsize)
-        place += size
+        size = math.prod(shape) * dtype.itemsize
+        if place + size > length:
+            raise MalformedError(f"a message of {length} bytes has no {dtype}{list(shape)} at byte {place}")
+        begin, place = place, place + size
+        if size < COPIED_AT_ONCE or phase % dtype.itemsize or place + ALIGNMENT > length:
+            return np.ndarray(shape, dtype, message, begin)
+        before, room = phase // dtype.itemsize, ALIGNMENT // dtype.itemsize
+        count = size // dtype.itemsize
+        around = np.frombuffer(message, dtype, count + room, begin - phase)
         return around[before : before + count].reshape(shape)
 
     for tensor in header.tensors:
