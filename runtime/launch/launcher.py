@@ -127,6 +127,8 @@ class Launcher:
             for failed in [child for child in self._children if child.code()]:
                 if over is not None or not self._will_restart(failed):
                     return self._failed(failed, time.monotonic() - begin)
+            if (code := self._come_too_late()) is not None:
+                return code
             self._restart_due()
             running = self._running()
             left = [child.member for child in running] + self._waiting()
@@ -194,12 +196,11 @@ class Launcher:
 
     def _will_restart(self, failed: Child) -> bool:
         """Plans the next life of a process that has failed; whether there is one."""
-        now, lives = time.monotonic(), self._lives[failed.member]
-        pause = lives.fail(now, now - failed.began)
+        now, lives, code = time.monotonic(), self._lives[failed.member], failed.code()
+        assert code is not None
+        pause = lives.fail(now, now - failed.began, code)
         if pause is None:
             return False
-        code = failed.code()
-        assert code is not None
         failed.end()
         self._show_output(failed)
         text = (
@@ -213,6 +214,15 @@ class Launcher:
         failed.close()
         self._children.remove(failed)
         return True
+
+    def _come_too_late(self) -> int | None:
+        """The exit code of a trainer that is to be started again when all servers have ended, if there is one."""
+        servers = [child for child in self._children if child.member.role == "server"]
+        late = [member for member in self._waiting() if member.role == "trainer"]
+        if not late or not servers or any(child.code() != 0 for child in servers):
+            return None
+        self._screen.say(f"{late[0]} is not started again: all servers have ended")
+        return self._lives[late[0]].code
 
     def _restart_due(self) -> None:
         now = time.monotonic()

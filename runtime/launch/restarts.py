@@ -19,9 +19,11 @@ class Restarts:
     allowed: int
     used: int = 0
     due: float | None = field(default=None, init=False)  # when the next life begins
+    code: int = field(default=0, init=False)  # the exit code of the last life
 
-    def fail(self, now: float, lived: float) -> float | None:
+    def fail(self, now: float, lived: float, code: int) -> float | None:
         """A life has ended with a failure after so many seconds; the pause until the next, or None if there is none."""
+        self.code = code
         if lived >= FORGET_AFTER:
             self.used = 0
         if self.used >= self.allowed:

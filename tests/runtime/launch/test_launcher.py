@@ -163,6 +163,9 @@ if not os.path.exists("died" + role):
     print("first life", os.environ["FLAGS_rpc_lost_trainer"], os.environ["FLAGS_rpc_server_snapshots"], flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 print("second life")
+open("alive" + role, "w").close()
+while role == "pserver0" and not os.path.exists("alivetrainer1"):
+    time.sleep(0.01)
 """
 
 
@@ -180,6 +183,21 @@ def test_a_process_that_fails_is_started_again_with_a_log_of_all_its_lives(launc
         assert first == f"first life wait {tmp_path}/logs/.restarts/snapshots"
         assert note.startswith(f"[launch] {member} was killed by SIGKILL") and second == "second life"
         assert out.count(f"[{member}] second life") == 1
+
+
+def test_a_trainer_is_not_started_again_after_its_servers_have_ended(launch):
+    ends = "open('pid', 'w').write(str(os.getpid()))"
+    fails = """
+while not os.path.exists("pid") or not (pid := open("pid").read()):
+    time.sleep(0.01)
+while b" Z " not in subprocess.check_output(["cat", f"/proc/{pid}/stat"]):  # it has ended; the launcher reaps it later
+    time.sleep(0.01)
+sys.exit(7)
+"""
+    roles = [f"pserver0:{ends}", f"trainer1:{fails}", f"trainer0:{FOR_EVER}"]
+    code, _, err = finish(launch(ROLES, *roles, options=["--servers", "1", "--restarts", "1"]))
+    assert code == 7
+    assert "trainer 1 is not started again: all servers have ended" in err and "started trainer 1" not in err
 
 
 def test_a_process_that_fails_too_often_ends_the_job(launch, tmp_path):
