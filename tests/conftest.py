@@ -17,7 +17,9 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 os.environ.setdefault("CPU_NUM", "1")  # or programs with replicas warn that it is not set
 
+import gc
 import signal
+from itertools import count
 
 import pytest
 
@@ -28,6 +30,16 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+_finished = count(1)
+
+
+def pytest_runtest_teardown():
+    """JAX keeps what it has traced and compiled, and to look through all of it for garbage takes a second in the end."""
+    if next(_finished) % 50 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

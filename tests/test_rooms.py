@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -135,8 +136,13 @@ def imports_of(text):
         yield from (name for name in targets if name.split(".")[0] in ("paddle", "refluid") and name != "refluid")
 
 
+@cache
 def breaches():
     """Every import against the rules, by the room that it is in."""
+    return list(_find_breaches())
+
+
+def _find_breaches():
     for module, path in modules():
         room = room_of(module)
         for target in sorted(set(imports_of(path.read_text(encoding="utf-8")))):

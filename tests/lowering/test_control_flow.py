@@ -133,7 +133,7 @@ def test_a_parameter_in_a_loop_gets_the_gradients_of_all_turns():
             y = np.tanh(y @ weight) + rows
         return y
 
-    np.testing.assert_allclose(result, turns(rows, used), rtol=1e-5)
+    np.testing.assert_allclose(result, turns(rows, used), rtol=1e-5, atol=1e-6)
     expected = numeric_gradient(lambda weight: np.square(turns(rows, weight)).sum(), used)
     np.testing.assert_allclose(by_weight, expected, rtol=1e-3, atol=1e-4)
     expected = numeric_gradient(lambda rows: np.square(turns(rows, used)).sum(), rows)
