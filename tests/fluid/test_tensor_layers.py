@@ -43,6 +43,11 @@ def test_a_dim_that_only_a_variable_knows_is_unknown():
     assert layers.topk(x, four)[0].shape == (2, 3, 4, -1)
 
 
+def test_sign_takes_an_array():
+    (value,) = run(layers.sign(np.float32([3.0, -2.0, 0.0])))
+    np.testing.assert_array_equal(value, [1.0, -1.0, 0.0])
+
+
 def test_expand_as_knows_its_shape():
     assert layers.expand_as(data("x", [2, 1]), data("y", [4, 3])).shape == (4, 3)
 
