@@ -53,7 +53,7 @@ def certificates(folder):
     missing = [path for path in found.values() if not os.path.exists(path)]
     if missing:
         raise SystemExit("refluid certificates did not write %s, but %s" % (missing, os.listdir(made)))
-    return dict(found, FLAGS_rpc_token="a token for this measurement")
+    return dict(found, FLAGS_rpc_token="a-token-for-this-measurement")
 
 
 def measure(python, env, model, args):
