@@ -189,9 +189,13 @@ class Snapshots:
         """Removes what neither those that are kept nor the next one needs."""
         kept = {link.path.parent.name for chain in self._chains.values() for link in chain}
         kept |= {*self._kept, self._begun}
-        for folder in self._folders():
-            if folder.name not in kept:
-                _remove(folder)
+        spare = sorted(
+            (folder for folder in self._folders() if folder.name not in kept), key=lambda path: _name_of(path.name)
+        )
+        for folder in spare:  # the oldest first: while the newest has its manifest, it has all that it is based on
+            _remove_manifest(folder)
+        for folder in spare:
+            _remove(folder)
 
     def remove(self) -> None:
         """Removes all snapshots."""
@@ -230,15 +234,20 @@ def _write(path: AnyPath, buffers: Sequence[Any]) -> dict[str, int]:
     return {"bytes": length, "checksum": checksum}
 
 
+def _remove_manifest(folder: Any) -> None:
+    """Makes a snapshot nothing that a restart could go on from."""
+    fault_point("remove")
+    if isinstance(folder, RemotePath):
+        (folder / _MANIFEST).remove()  # pyright: ignore[reportAttributeAccessIssue]
+    else:
+        (folder / _MANIFEST).unlink(missing_ok=True)
+
+
 def _remove(folder: Any) -> None:
     fault_point("remove")
-    manifest = folder / _MANIFEST  # without it, the rest is nothing
     if isinstance(folder, RemotePath):
-        manifest.remove()  # pyright: ignore[reportAttributeAccessIssue]
         folder.remove()
     else:
-        manifest.unlink(missing_ok=True)
-        fault_point("removed")
         shutil.rmtree(folder, ignore_errors=True)
 
 

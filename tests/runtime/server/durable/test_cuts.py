@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -187,6 +189,36 @@ def test_a_kill_at_any_write_leaves_a_snapshot_that_all_servers_have(tmp_path, w
     else:
         assert all(acknowledged <= min(one, two) and abs(one - two) <= 1 for one, two, acknowledged in points)
     assert points[-1] == (3, 3, 3)
+
+
+class KilledError(BaseException):
+    pass
+
+
+def test_a_kill_while_a_finished_server_removes_its_files_leaves_all_of_its_end_or_nothing(tmp_path, monkeypatch):
+    left = []
+    for kill_at in range(1, 100):
+        folder = tmp_path / str(kill_at)
+        (server,) = start(folder, endpoints=ENDPOINTS[:1])
+        for _ in range(3):
+            server.push()
+            server.recovery.snapshot()
+        passed = count(1)
+
+        def die(_, passed=passed, kill_at=kill_at):
+            if next(passed) == kill_at:
+                raise KilledError
+
+        with monkeypatch.context() as patched, suppress(KilledError):
+            patched.setattr(snapshots, "fault_point", die)
+            server.recovery.close(finished=True)
+        server.recovery._release()
+        (again,) = start(folder, endpoints=ENDPOINTS[:1])
+        left.append(again.total())
+        stop([again])
+        if next(passed) <= kill_at:
+            break
+    assert left[0] == 3 and left[-1] == 0 and set(left) == {0, 3} and len(left) > 4
 
 
 def test_a_server_without_a_sibling_goes_on_and_servers_with_nothing_in_common_do_not(tmp_path):
