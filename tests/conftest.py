@@ -36,7 +36,7 @@ _finished = count(1)
 
 
 def pytest_runtest_teardown():
-    """JAX keeps what it has traced and compiled, and to look through all of it for garbage takes a second in the end."""
+    """JAX keeps what it has traced and compiled; to look through all of it for garbage takes a second in the end."""
     if next(_finished) % 50 == 0:
         gc.collect()
         gc.freeze()
