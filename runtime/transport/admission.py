@@ -21,11 +21,13 @@ import grpc
 
 from refluid import flags
 from refluid.runtime.transport.connection import MAX_STREAMS, SIZE_KEY, SMALL
+from refluid.runtime.transport.memory import give_back_freed_memory
 from refluid.runtime.transport.refusals import BUSY, MALFORMED, OVERSIZED, TOO_MANY, Refusals, told
 
 CONTROL = frozenset({"Heartbeat", "Leave", "Status", "Ping", "Lost", "Cut"})  # short, and never turned away
 STREAMS, CALLS = 2 * MAX_STREAMS, 4 * MAX_STREAMS  # of one connection; those that just ended may still count
 _WAIT = 2.0  # seconds for room; the caller waits longer than that, but not on a thread of this process
+_KEPT = 8  # malloc keeps an eighth of the budget for the next messages
 _SMALLEST, _FEW = 64 << 10, 16  # bytes of a chunk on average, but for a few
 _MB = 1 << 20
 
@@ -41,6 +43,7 @@ class Budget:
 
     def __init__(self, size: int):
         self.size, self.held = size, 0
+        self._freed = 0  # since malloc was asked what it keeps
         self._changed = threading.Condition()
 
     def take(self, count: int, seconds: float) -> bool:
@@ -56,6 +59,12 @@ class Budget:
         with self._changed:
             self.held -= count
             self._changed.notify_all()
+            self._freed += count
+            looks = self._freed > self.size // _KEPT
+            if looks:
+                self._freed = 0
+        if looks:
+            give_back_freed_memory(self.size // _KEPT)
 
 
 class NoRoomError(RuntimeError):

@@ -93,6 +93,16 @@ def test_many_callers_of_a_slow_server_share_its_budget_and_nothing_is_lost(serv
     assert server.listener.admission.budget.held == 0
 
 
+def test_malloc_keeps_a_part_of_the_budget(monkeypatch):
+    asked = []
+    monkeypatch.setattr("refluid.runtime.transport.admission.give_back_freed_memory", asked.append)
+    budget = Budget(80)
+    for _ in range(12):
+        budget.take(5, 0)
+        budget.give_back(5)
+    assert asked == [10] * 4
+
+
 def test_a_large_message_that_waits_keeps_no_heartbeat(serve):
     server = serve(megabytes=4)
     server.may_reply.clear()
