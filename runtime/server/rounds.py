@@ -61,6 +61,11 @@ class Rounds:
         """Stops waiting for a trainer; what it has pushed already counts."""
         self._left.add(trainer)
 
+    def lacking(self, trainer: int, sequence: int) -> int:
+        """How many pushes until this one, which was acknowledged, a restart has lost."""
+        known = max(each.get(trainer, 0) for each in (self._pushed, self._applied, self._refused))
+        return max(0, sequence - known)
+
     def due(self) -> list[int]:
         """The trainers whose pushes make up the update that is due now, in order; none while a push is awaited."""
         return sorted(self._pushed) if self._pushed and not self.awaited() else []

@@ -452,7 +452,11 @@ class Server:
         caller = request.caller
         self._membership.see(caller.trainer, caller.incarnation, time.monotonic())  # it need not join in order to leave
         with self._changed:
-            self._attendance.leave(request.caller.trainer, request.failure)
+            lost = self._exchange.rounds.lacking(caller.trainer, request.sequence)
+            if lost:
+                self.metrics.lost.inc(lost)
+                self.log.warning("a trainer leaves whose last updates are lost", trainer=caller.trainer, lost=lost)
+            self._attendance.leave(caller.trainer, request.failure)
         self._wait_for_log()
         return wire.encode(pb.Empty())
 

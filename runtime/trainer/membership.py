@@ -237,8 +237,9 @@ class Membership:
         self._stopped.set()
         for heart in self._hearts:
             heart.join()
-        message = wire.encode(pb.LeaveRequest(caller=self.caller, failure=failure))
         for endpoint, connection in self._connections.items():
+            sequence = self._acknowledged.get(endpoint, 0)
+            message = wire.encode(pb.LeaveRequest(caller=self.caller, failure=failure, sequence=sequence))
             try:
                 connection.call("Leave", message, _LEAVE_TIMEOUT)
             except grpc.RpcError as error:

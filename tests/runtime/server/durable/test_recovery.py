@@ -283,6 +283,18 @@ def test_a_server_that_was_killed_after_the_job_had_ended_ends(survives):
     assert Server(old.program, old.startup, job.servers).server.all_left.is_set()
 
 
+def test_a_server_says_what_a_restart_has_lost_of_a_trainer_that_leaves(survives, caplog):
+    survives(log=False)
+    job = Job(network(clipless), servers=1, config=config("async"), sync_mode=False)
+    job.servers[job.endpoints[0]].server._recovery.snapshot()
+    for step in range(3):
+        job.step(feeds(step))
+    server = restart(job)
+    job.trainers[0].session.leave()
+    assert "a trainer leaves whose last updates are lost" in caplog.text and "trainer=0 lost=3" in caplog.text
+    assert server.metrics.lost._value.get() == 3
+
+
 def test_a_log_that_cannot_be_written_is_an_error_for_all_who_wait(survives, monkeypatch):
     survives()
     job = Job(network(clipless), servers=1, config=config("sync"))
