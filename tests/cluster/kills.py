@@ -295,8 +295,8 @@ def check(case, plan, told=None):
             if counted[number] < case["steps"]:
                 return f"trainer {number} has pushed {counted[number]} times to {endpoint}"
             missing += counted[number] - _pushes(case, held, number, counted, each["lost"])
-        reported = each["lost"], (told or {}).get(number, 0)  # the same ones, if it pushed no more
-        if missing not in (max(reported), sum(reported)) or (plan.logs and missing):
+        own, leaving = reported = each["lost"], (told or {}).get(number, 0)  # the same ones, if it pushed no more, or
+        if missing not in (own, max(reported), own + leaving) or (plan.logs and missing):  # lost after they were read
             return f"trainer {number}: {missing:g} pushes are missing, {reported} are reported as lost"
         for value in found[last]["rows"][number] if "rows" in found[last] else []:
             if value not in [held[number] for held in parameters.values()]:
