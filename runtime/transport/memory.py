@@ -10,7 +10,9 @@ from typing import Any
 # Numbers of <malloc.h>.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MOST = 2**31 - 1
-_ARENAS = 2  # every one keeps the memory of its largest messages, and threads would have eight for each core
+# Every one keeps the memory of its largest messages. A process that has computed already has eight for each core, which
+# XLA's threads have made, and they stay in use.
+_ARENAS = 2
 _LARGEST_MESSAGE = 32 << 20  # the most that every version of glibc accepts for the second
 
 
